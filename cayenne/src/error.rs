@@ -1,0 +1,340 @@
+//! The one error type of the engine. Every variant names what it is about: the table and
+//! partition, and where there is one the file or the column.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::error::DataFusionError;
+use uuid::Uuid;
+
+use crate::failpoint::Step;
+use crate::stats::DataSummary;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Which partition an error is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the table the partition belongs to.
+    pub table: String,
+    /// The partition as shown to people.
+    pub partition: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "table '{}', partition '{}'", self.table, self.partition)
+    }
+}
+
+/// What went wrong in a partition.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The version existed and has been dropped by [`Partition::collect_garbage`](crate::Partition::collect_garbage).
+    #[error(
+        "{place}: version {version} has expired, the oldest readable one is {oldest} and the current one {current}; \
+         read the current version instead"
+    )]
+    VersionExpired {
+        /// The partition.
+        place: Arc<Place>,
+        /// The version that was asked for.
+        version: u64,
+        /// The oldest version that can still be read.
+        oldest: u64,
+        /// The newest version.
+        current: u64,
+    },
+    /// The version has not been published here.
+    #[error(
+        "{place}: version {version} is not here yet, the newest one is {current}; retry once it has been published"
+    )]
+    VersionNotYetHere {
+        /// The partition.
+        place: Arc<Place>,
+        /// The version that was asked for.
+        version: u64,
+        /// The newest version.
+        current: u64,
+    },
+    /// A file that the metastore names does not exist.
+    #[error("{place}: data file '{file}' is missing; restore the partition from a snapshot or a replica")]
+    FileMissing {
+        /// The partition.
+        place: Arc<Place>,
+        /// Path of the file inside the partition directory.
+        file: String,
+    },
+    /// A file that the metastore names has another length on disk.
+    #[error(
+        "{place}: data file '{file}' has {found} bytes instead of {expected}; \
+         restore the partition from a snapshot or a replica"
+    )]
+    FileLength {
+        /// The partition.
+        place: Arc<Place>,
+        /// Path of the file inside the partition directory.
+        file: String,
+        /// Length in bytes the metastore recorded.
+        expected: u64,
+        /// Length in bytes on disk.
+        found: u64,
+    },
+    /// A file does not hold what was written to it.
+    #[error("{place}: data file '{file}' is damaged: {detail}; restore the partition from a snapshot or a replica")]
+    FileDamaged {
+        /// The partition.
+        place: Arc<Place>,
+        /// Path of the file inside the partition directory.
+        file: String,
+        /// What differs.
+        detail: String,
+    },
+    /// [`Partition::create`](crate::Partition::create) on a directory that holds a partition.
+    #[error("'{}' already holds a partition; open it or choose another directory", path.display())]
+    AlreadyExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// [`Partition::open`](crate::Partition::open) on a directory without a partition.
+    #[error("'{}' holds no partition (there is no partition.db); create one or check the path", path.display())]
+    NotAPartition {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another handle, in this process or in another one, has the partition open for writing.
+    #[error("'{}' is in use by another process or handle; close that one first", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The metastore was written by another version of the engine.
+    #[error(
+        "'{}' has metastore format {found}, this build reads format {supported}; use a matching build",
+        path.display()
+    )]
+    Format {
+        /// The directory.
+        path: PathBuf,
+        /// Format in the directory.
+        found: i64,
+        /// Format of this build.
+        supported: i64,
+    },
+    /// The metastore holds something this engine never writes.
+    #[error("{place}: the metastore is damaged: {detail}; restore the partition from a snapshot or a replica")]
+    MetastoreDamaged {
+        /// The partition.
+        place: Arc<Place>,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A column's type cannot be stored without loss.
+    #[error("column '{column}' has type {data_type}, which cannot be stored without loss: {reason}; declare another type")]
+    UnsupportedType {
+        /// Name of the column, with the path of nested fields.
+        column: String,
+        /// Its Arrow type.
+        data_type: DataType,
+        /// Why not.
+        reason: String,
+    },
+    /// The schema as a whole is not usable.
+    #[error("the schema cannot be used: {detail}")]
+    BadSchema {
+        /// What is wrong.
+        detail: String,
+    },
+    /// A batch does not have the schema of the partition.
+    #[error("{place}: column '{column}' does not match the table: {detail}")]
+    SchemaMismatch {
+        /// The partition.
+        place: Arc<Place>,
+        /// Name of the column.
+        column: String,
+        /// What differs.
+        detail: String,
+    },
+    /// A NULL in a column that is declared NOT NULL.
+    #[error("{place}: column '{column}' is declared NOT NULL and the batch holds {nulls} NULL values")]
+    NullInColumn {
+        /// The partition.
+        place: Arc<Place>,
+        /// Name of the column.
+        column: String,
+        /// How many NULLs the batch holds.
+        nulls: usize,
+    },
+    /// The write id has been finished before: the rows are durable. Not a failure of the caller who repeats a request.
+    #[error("{place}: write {write_id} is already sealed{}", published.map(|v| format!(" and published as version {v}")).unwrap_or_default())]
+    WriteSealed {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
+        /// The version that made it visible, if it is.
+        published: Option<u64>,
+        /// What the write holds.
+        summary: Box<DataSummary>,
+    },
+    /// Two writers with one write id.
+    #[error("{place}: write {write_id} is in progress; wait for it or use another write id")]
+    WriteInProgress {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
+    },
+    /// The write id was never sealed here, or has been discarded.
+    #[error("{place}: write {write_id} is not staged here; stage it again")]
+    UnknownWrite {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
+    },
+    /// Versions are published one after the other; this one is not the next.
+    #[error("{place}: write {write_id} cannot become version {asked}, because the current version is {current}")]
+    VersionConflict {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
+        /// The version that was asked for.
+        asked: u64,
+        /// The newest version.
+        current: u64,
+    },
+    /// The write is visible already, under another version.
+    #[error("{place}: write {write_id} is already version {published} and cannot become version {asked}")]
+    PublishedElsewhere {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
+        /// The version that was asked for.
+        asked: u64,
+        /// The version it has.
+        published: u64,
+    },
+    /// A change was asked of a handle from [`Partition::open_read_only`](crate::Partition::open_read_only).
+    #[error("{place}: opened for reading only; open it for writing to change it")]
+    ReadOnly {
+        /// The partition.
+        place: Arc<Place>,
+    },
+    /// Scans over several partitions need one schema.
+    #[error("{place}: its schema differs from that of the other partitions in the scan")]
+    MixedSchemas {
+        /// The partition that differs.
+        place: Arc<Place>,
+    },
+    /// A scan or a table over no partition at all has no schema.
+    #[error("at least one partition is needed")]
+    NoPartition,
+    /// The operating system refused.
+    #[error("cannot {action} '{}': {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file or directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// SQLite refused.
+    #[error("cannot {action} in the metastore of '{}': {source}", path.display())]
+    Metastore {
+        /// What was being done.
+        action: &'static str,
+        /// The partition directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// The Vortex library refused.
+    #[error("{place}: cannot {action} '{file}': {source}")]
+    Vortex {
+        /// The partition.
+        place: Arc<Place>,
+        /// What was being done.
+        action: &'static str,
+        /// Path of the file inside the partition directory.
+        file: String,
+        /// The cause.
+        #[source]
+        source: Box<vortex::error::VortexError>,
+    },
+    /// An encoder or a background task died.
+    #[error("{place}: {task} stopped: {detail}; nothing of this write has become visible")]
+    TaskDied {
+        /// The partition.
+        place: Arc<Place>,
+        /// What it was doing.
+        task: &'static str,
+        /// The panic message or "cancelled".
+        detail: String,
+    },
+    /// Arrow refused.
+    #[error("{action}: {source}")]
+    Arrow {
+        /// What was being done.
+        action: &'static str,
+        /// The cause.
+        #[source]
+        source: arrow::error::ArrowError,
+    },
+    /// DataFusion refused.
+    #[error(transparent)]
+    DataFusion(#[from] DataFusionError),
+    /// A failpoint of a test stopped the engine at this step, as a crash would.
+    #[error("failpoint at step {0:?}")]
+    Failpoint(Step),
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::DataFusion(inner) => inner,
+            other => DataFusionError::External(Box::new(other)),
+        }
+    }
+}
+
+impl Error {
+    /// Whether the same request can succeed later without anybody repairing something.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Error::VersionExpired { .. }
+                | Error::VersionNotYetHere { .. }
+                | Error::VersionConflict { .. }
+                | Error::WriteInProgress { .. }
+                | Error::InUse { .. }
+        )
+    }
+
+    /// Whether data that was acknowledged is gone or wrong.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Error::FileMissing { .. }
+                | Error::FileLength { .. }
+                | Error::FileDamaged { .. }
+                | Error::MetastoreDamaged { .. }
+        )
+    }
+
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Error::Io {
+            action,
+            path: path.into(),
+            source,
+        }
+    }
+}

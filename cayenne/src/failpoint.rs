@@ -1,0 +1,77 @@
+//! Places where a test can make one partition fail or "crash". The hook is handed in with the
+//! options of that partition; nothing is global, so tests run side by side.
+
+use std::fmt::Debug;
+
+/// The durable steps of the engine, in the order in which a write meets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// A new data file is about to be created.
+    CreateFile,
+    /// The new data file exists and is empty.
+    FileCreated,
+    /// Some bytes are about to be appended to a data file.
+    WriteBytes,
+    /// All bytes are written; the file is about to be synced.
+    SyncFile,
+    /// The file is synced and about to be checked.
+    VerifyFile,
+    /// All files are checked; their directory is about to be synced.
+    SyncDirectory,
+    /// The write is about to be recorded in the metastore.
+    Seal,
+    /// The write is recorded, and nobody has been told.
+    Sealed,
+    /// A staged write is about to become visible.
+    Publish,
+    /// It is visible in the metastore, and nobody has been told.
+    Published,
+    /// A staged write is about to be forgotten.
+    Discard,
+    /// It is forgotten; its files are still there.
+    DiscardFiles,
+    /// Versions and files are about to be struck from the metastore.
+    Expire,
+    /// They are struck; the files are still there. Hit before each removal.
+    RemoveFile,
+    /// Start-up is about to remove a file that nothing names.
+    RemoveOrphan,
+}
+
+impl Step {
+    /// Every step.
+    pub const ALL: [Step; 15] = [
+        Step::CreateFile,
+        Step::FileCreated,
+        Step::WriteBytes,
+        Step::SyncFile,
+        Step::VerifyFile,
+        Step::SyncDirectory,
+        Step::Seal,
+        Step::Sealed,
+        Step::Publish,
+        Step::Published,
+        Step::Discard,
+        Step::DiscardFiles,
+        Step::Expire,
+        Step::RemoveFile,
+        Step::RemoveOrphan,
+    ];
+}
+
+/// What happens at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing special.
+    Continue,
+    /// The step fails as if the disk had refused it; the engine cleans up behind itself.
+    Fail,
+    /// The process "dies" here: the handle refuses all further work and cleans nothing up.
+    Crash,
+}
+
+/// Decides what happens at each step.
+pub trait Failpoints: Debug + Send + Sync {
+    /// Called on the thread that is about to do `step`.
+    fn at(&self, step: Step) -> Outcome;
+}

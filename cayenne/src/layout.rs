@@ -1,0 +1,67 @@
+//! Names inside a partition directory, and syncing directories.
+//!
+//! ```text
+//! <partition>/partition.db      metastore (SQLite; -wal and -shm beside it while open)
+//! <partition>/partition.lock    held while a writer has the partition open
+//! <partition>/files/<id>.vortex immutable data files
+//! ```
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+pub(crate) const METASTORE: &str = "partition.db";
+pub(crate) const NEW_METASTORE: &str = "partition.db.new";
+pub(crate) const LOCK: &str = "partition.lock";
+pub(crate) const FILES: &str = "files";
+const EXTENSION: &str = "vortex";
+
+/// A fresh name for a data file, relative to the partition directory.
+pub(crate) fn new_data_file() -> String {
+    format!("{FILES}/{}.{EXTENSION}", Uuid::now_v7().simple())
+}
+
+/// The data files that exist, relative to the partition directory. Other files are left alone.
+pub(crate) fn existing_data_files(dir: &Path) -> Result<Vec<String>> {
+    let files = dir.join(FILES);
+    let failed = |source| Error::io("list", &files, source);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&files).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let is_data = Path::new(&name).extension().is_some_and(|extension| extension == EXTENSION);
+        match name.to_str() {
+            Some(name) if is_data => names.push(format!("{FILES}/{name}")),
+            _ => tracing::warn!(path = %entry.path().display(), "ignoring a file that is no data file"),
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Makes additions to and removals from a directory durable.
+pub(crate) fn sync_directory(dir: &Path) -> Result<()> {
+    File::open(dir)
+        .and_then(|handle| handle.sync_all())
+        .map_err(|source| Error::io("sync directory", dir, source))
+}
+
+/// Creates a directory and makes its entry in the parent durable. Fine if it exists.
+pub(crate) fn create_directory(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).map_err(|source| Error::io("create directory", dir, source))?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
+        _ => sync_directory(&PathBuf::from(".")),
+    }
+}
+
+/// Removes a file; fine if it is gone already.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, source)),
+        _ => Ok(()),
+    }
+}

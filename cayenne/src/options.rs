@@ -1,0 +1,125 @@
+//! What a caller chooses when a partition is created or opened.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cache::ReadCache;
+use crate::failpoint::Failpoints;
+
+/// Which partition a directory holds. Recorded at creation and never changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionIdentity {
+    /// Name of the table.
+    pub table: String,
+    /// The partition as shown to people, for example `bucket(16, k)=3`.
+    pub partition: String,
+    /// The cluster-wide id of the partition.
+    pub partition_id: u64,
+}
+
+/// How a write changes the rows that are visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WriteMode {
+    /// The new rows are added.
+    Append,
+    /// The new rows replace all rows.
+    Overwrite,
+}
+
+impl WriteMode {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            WriteMode::Append => "append",
+            WriteMode::Overwrite => "overwrite",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "append" => Some(WriteMode::Append),
+            "overwrite" => Some(WriteMode::Overwrite),
+            _ => None,
+        }
+    }
+}
+
+/// How long superseded versions stay readable. A version is dropped by
+/// [`Partition::collect_garbage`](crate::Partition::collect_garbage) only when both rules let it go and nobody has it pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// How many superseded versions stay, whatever their age.
+    pub versions: u64,
+    /// How long a version stays after it was superseded.
+    pub grace: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            versions: 0,
+            grace: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Where the engine gets the time from. Only the age of superseded versions depends on it.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Clock {
+    /// A clock that calls `now`.
+    pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        to_ms((self.0)())
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new(SystemTime::now)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// Milliseconds since 1970; times before that count as 1970.
+pub(crate) fn to_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Options of an open partition. They are not stored: each open may choose others.
+#[derive(Debug, Clone)]
+pub struct PartitionOptions {
+    /// A writer starts a new file once the current one has about this many bytes. A file may end up
+    /// larger by what the encoder had buffered (a few MiB per column).
+    pub target_file_bytes: u64,
+    /// How long superseded versions stay readable.
+    pub retention: Retention,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Footers of data files, shared by all partitions that are given the same cache.
+    pub cache: ReadCache,
+    /// Hook for tests.
+    pub failpoints: Option<Arc<dyn Failpoints>>,
+}
+
+impl Default for PartitionOptions {
+    fn default() -> Self {
+        Self {
+            target_file_bytes: 256 << 20,
+            retention: Retention::default(),
+            clock: Clock::default(),
+            cache: ReadCache::shared(),
+            failpoints: None,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The Vortex sessions of this process: registries of encodings plus the place where work runs.
+
+use std::sync::{Arc, LazyLock};
+
+use futures::future::BoxFuture;
+use vortex::VortexSessionDefault;
+use vortex::io::runtime::{AbortHandleRef, Executor, Handle};
+use vortex::io::session::RuntimeSessionExt;
+use vortex::session::VortexSession;
+
+static READ: LazyLock<VortexSession> = LazyLock::new(|| <VortexSession as VortexSessionDefault>::default().with_tokio());
+
+static ENCODER: LazyLock<Arc<dyn Executor>> = LazyLock::new(|| Arc::new(BlockingPoolEncoder));
+
+static WRITE: LazyLock<VortexSession> = LazyLock::new(|| {
+    <VortexSession as VortexSessionDefault>::default().with_handle(Handle::new(Arc::downgrade(&ENCODER)))
+});
+
+/// For reading: decoding runs where the query runs.
+pub(crate) fn read_session() -> &'static VortexSession {
+    &READ
+}
+
+/// For writing: encoding runs on the blocking pool of the current Tokio runtime.
+pub(crate) fn write_session() -> &'static VortexSession {
+    &WRITE
+}
+
+/// Compressing one block takes milliseconds, too long for a worker that also answers queries and
+/// heartbeats; so that work goes to Tokio's blocking threads. Several blocks of several columns are
+/// compressed at once, as many as Vortex hands out.
+struct BlockingPoolEncoder;
+
+impl Executor for BlockingPoolEncoder {
+    fn spawn(&self, future: BoxFuture<'static, ()>) -> AbortHandleRef {
+        Box::new(tokio::spawn(future).abort_handle())
+    }
+
+    fn spawn_cpu(&self, task: Box<dyn FnOnce() + Send + 'static>) -> AbortHandleRef {
+        Box::new(tokio::task::spawn_blocking(task).abort_handle())
+    }
+
+    fn spawn_blocking_io(&self, task: Box<dyn FnOnce() + Send + 'static>) -> AbortHandleRef {
+        Box::new(tokio::task::spawn_blocking(task).abort_handle())
+    }
+}

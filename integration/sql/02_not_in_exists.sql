@@ -1,0 +1,442 @@
+-- IN, NOT IN, EXISTS, NOT EXISTS and quantified comparisons, with NULLs in every position.
+
+-- @table n_t1 partition_by=bucket(4, a)
+CREATE TABLE n_t1 (a INT);
+INSERT INTO n_t1 SELECT value FROM generate_series(0, 19) AS g(value);
+
+-- @table n_t2 partition_by=bucket(4, b)
+CREATE TABLE n_t2 (b INT);
+INSERT INTO n_t2 VALUES (0), (1), (2), (NULL), (4);
+
+-- @table n_t3 partition_by=bucket(4, b)
+CREATE TABLE n_t3 (b INT);
+INSERT INTO n_t3 VALUES (0), (1), (2), (3), (4);
+
+-- @table n_empty partition_by=bucket(4, b)
+CREATE TABLE n_empty (b INT);
+
+-- @table n_nulls partition_by=bucket(3, g)
+CREATE TABLE n_nulls (g INT, x INT, y INT);
+INSERT INTO n_nulls VALUES (1, 1, 1), (1, 2, NULL), (1, NULL, 3), (2, 1, 5), (2, NULL, NULL), (3, 7, 7), (NULL, 8, 8), (NULL, NULL, NULL);
+
+-- @table n_three partition_by=x
+CREATE TABLE n_three (x INT, y INT);
+INSERT INTO n_three VALUES (1, 5), (2, 6), (3, 40);
+
+-- @query S02_not_in_with_null
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t2)
+-- @expect
+
+-- @query S02_not_in_without_null
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3)
+-- @expect
+5
+6
+7
+8
+9
+10
+11
+12
+13
+14
+15
+16
+17
+18
+19
+
+-- @query S02_not_in_with_null_sort_merge
+-- @set datafusion.optimizer.prefer_hash_join=false
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t2)
+-- @expect
+
+-- @query S02_not_in_without_null_sort_merge
+-- @set datafusion.optimizer.prefer_hash_join=false
+SELECT count(*), min(a), max(a) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3)
+-- @expect
+15	5	19
+
+-- @query S02_count_of_not_in_with_null
+SELECT count(*) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t2)
+-- @expect
+0
+
+-- @query S02_not_in_filtered_null_away
+SELECT count(*), sum(a) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t2 WHERE b IS NOT NULL)
+-- @expect
+16	183
+
+-- @query S02_not_in_only_null
+SELECT count(*) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t2 WHERE b IS NULL)
+-- @expect
+0
+
+-- @query S02_not_in_empty
+SELECT count(*) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_empty)
+-- @expect
+20
+
+-- @query S02_in_empty
+SELECT count(*) FROM n_t1 WHERE a IN (SELECT b FROM n_empty)
+-- @expect
+0
+
+-- @query S02_empty_not_in
+SELECT count(*) FROM n_empty WHERE b NOT IN (SELECT b FROM n_t2)
+-- @expect
+0
+
+-- @query S02_in_with_null
+SELECT a FROM n_t1 WHERE a IN (SELECT b FROM n_t2)
+-- @expect
+0
+1
+2
+4
+
+-- @query S02_null_outer_not_in_non_empty
+SELECT b FROM n_t2 WHERE b NOT IN (SELECT a FROM n_t1 WHERE a > 1)
+-- @expect
+0
+1
+
+-- @query S02_null_outer_not_in_empty
+SELECT count(*), count(b) FROM n_t2 WHERE b NOT IN (SELECT b FROM n_empty)
+-- @expect
+5	4
+
+-- @query S02_null_both_sides
+SELECT count(*) FROM n_t2 x WHERE x.b NOT IN (SELECT y.b FROM n_t2 y)
+-- @expect
+0
+
+-- @query S02_not_in_expression
+SELECT a FROM n_t1 WHERE a + 1 NOT IN (SELECT b * 4 FROM n_t3)
+-- @expect
+0
+1
+2
+4
+5
+6
+8
+9
+10
+12
+13
+14
+16
+17
+18
+19
+
+-- @query S02_not_not_in
+SELECT a FROM n_t1 WHERE NOT (a NOT IN (SELECT b FROM n_t2))
+-- @expect
+0
+1
+2
+4
+
+-- @query S02_not_in_and_other_filter
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3) AND a % 5 = 0
+-- @expect
+5
+10
+15
+
+-- @query S02_not_exists_ignores_null
+SELECT count(*) FROM n_t1 WHERE NOT EXISTS (SELECT 1 FROM n_t2 WHERE b = a)
+-- @expect
+16
+
+-- @query S02_not_exists_uncorrelated_empty
+SELECT count(*) FROM n_t1 WHERE NOT EXISTS (SELECT 1 FROM n_empty)
+-- @expect
+20
+
+-- @query S02_exists_uncorrelated
+SELECT count(*) FROM n_t1 WHERE EXISTS (SELECT 1 FROM n_t2 WHERE b IS NULL)
+-- @expect
+20
+
+-- @query S02_exists_uncorrelated_none
+SELECT count(*) FROM n_t1 WHERE EXISTS (SELECT 1 FROM n_t2 WHERE b > 100)
+-- @expect
+0
+
+-- @query S02_not_in_list_with_null
+SELECT count(*) FROM n_t1 WHERE a NOT IN (1, NULL)
+-- @expect
+0
+
+-- @query S02_in_list_with_null
+SELECT a FROM n_t1 WHERE a IN (1, NULL, 3)
+-- @expect
+1
+3
+
+-- @query S02_not_in_list
+SELECT count(*) FROM n_t1 WHERE a NOT IN (1, 2, 3)
+-- @expect
+17
+
+-- @query S02_not_in_in_select_list
+SELECT b, b NOT IN (0, 1), b NOT IN (0, NULL), b IN (0, NULL) FROM n_t2
+-- @expect
+0	false	false	true
+1	false	NULL	NULL
+2	true	NULL	NULL
+NULL	NULL	NULL	NULL
+4	true	NULL	NULL
+
+-- The engine refuses this form today; when it learns it, replace `error` by the rows.
+-- @query S02_correlated_not_in error
+SELECT g, x, y FROM n_nulls o WHERE o.x NOT IN (SELECT i.y FROM n_nulls i WHERE i.g = o.g)
+
+-- @query S02_correlated_in
+SELECT g, x, y FROM n_nulls o WHERE o.x IN (SELECT i.y FROM n_nulls i WHERE i.g = o.g)
+
+-- @query S02_correlated_not_exists
+SELECT g, x, y FROM n_nulls o WHERE NOT EXISTS (SELECT 1 FROM n_nulls i WHERE i.y = o.x AND i.g = o.g)
+
+-- @query S02_correlated_exists_non_equi
+SELECT g, x, y FROM n_nulls o WHERE EXISTS (SELECT 1 FROM n_nulls i WHERE i.y > o.x AND i.g = o.g)
+
+-- @query S02_not_in_distinct_aggregate
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT max(x) FROM n_nulls GROUP BY g)
+-- @expect
+0
+3
+4
+5
+6
+9
+10
+11
+12
+13
+14
+15
+16
+17
+18
+19
+
+-- @query S02_not_in_aggregate_with_null
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT max(y) FROM n_nulls WHERE x IS NULL OR g = 99 GROUP BY g)
+-- @expect
+
+-- @query S02_two_not_in
+SELECT count(*) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3) AND a NOT IN (SELECT b + 10 FROM n_t3)
+-- @expect
+10
+
+-- @query S02_in_or_in
+SELECT a FROM n_t1 WHERE a IN (SELECT b FROM n_t3 WHERE b > 3) OR a = 19
+-- @expect
+4
+19
+
+-- @query S02_not_in_or_filter
+SELECT count(*) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3) OR a = 0
+-- @expect
+16
+
+-- @query S02_not_in_union
+SELECT count(*) FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3 UNION ALL SELECT x FROM n_three)
+-- @expect
+15
+
+-- @query S02_not_in_other_type
+SELECT count(*) FROM n_t1 WHERE CAST(a AS BIGINT) NOT IN (SELECT CAST(b AS DOUBLE) FROM n_t3)
+-- @expect
+15
+
+-- @query S02_nested_not_in
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT b FROM n_t3 WHERE b NOT IN (SELECT x FROM n_three))
+-- @expect
+1
+2
+3
+5
+6
+7
+8
+9
+10
+11
+12
+13
+14
+15
+16
+17
+18
+19
+
+-- @query S02_exists_with_aggregate_inside
+SELECT count(*) FROM n_t1 WHERE EXISTS (SELECT count(*) FROM n_empty)
+-- @expect
+20
+
+-- @query S04_not_in_three_partitions
+SELECT x, y FROM n_three WHERE x NOT IN (SELECT b FROM n_t3 WHERE b < 3)
+-- @expect
+3	40
+
+-- @query S04_all_of_three_partitions_excluded
+SELECT a FROM n_t1 WHERE a NOT IN (SELECT x FROM n_three) AND a < 6
+-- @expect
+0
+4
+5
+
+-- @query S04_full_join_non_equality
+SELECT l.x, r.x FROM n_three l FULL JOIN n_three r ON l.y < r.y
+-- @expect
+1	2
+1	3
+2	3
+3	NULL
+NULL	1
+
+-- @query S04_greater_than_all
+SELECT x FROM n_three WHERE y > ALL (SELECT x FROM n_three WHERE x < 3)
+-- @expect
+1
+2
+3
+
+-- @query S04_greater_than_every_by_not_exists
+SELECT a FROM n_t1 WHERE NOT EXISTS (SELECT 1 FROM n_three WHERE x * 5 >= a)
+-- @expect
+16
+17
+18
+19
+
+-- @query S04_greater_than_max
+SELECT a FROM n_t1 WHERE a > (SELECT max(x) * 5 FROM n_three)
+-- @expect
+16
+17
+18
+19
+
+-- @query S04_count_all_partitions
+SELECT count(*), sum(x), sum(y) FROM n_three
+-- @expect
+3	6	51
+
+-- @query S04_cross_join_needs_all
+SELECT count(*), sum(l.x * r.y) FROM n_three l CROSS JOIN n_three r
+-- @expect
+9	306
+
+-- @table n_b partition_by=bucket(4, id)
+CREATE TABLE n_b (id INT);
+INSERT INTO n_b SELECT value FROM generate_series(1, 100) AS g(value);
+
+-- @table n_p partition_by=bucket(4, pos)
+CREATE TABLE n_p (pos INT, id INT);
+INSERT INTO n_p SELECT value, 1 + (value % 100) FROM generate_series(1, 5000) AS g(value);
+
+-- @query S05_semi_join_small_build_side
+SELECT count(*) FROM n_b b WHERE EXISTS (SELECT 1 FROM n_p p WHERE p.id = b.id)
+-- @expect
+100
+
+-- @query S05_anti_join_small_build_side
+SELECT count(*) FROM n_b b WHERE NOT EXISTS (SELECT 1 FROM n_p p WHERE p.id = b.id)
+-- @expect
+0
+
+-- @query S05_left_join_small_build_side
+SELECT count(*) FROM n_b b LEFT JOIN n_p p ON p.id = b.id
+-- @expect
+5000
+
+-- @query S05_semi_join_rows
+SELECT count(*), sum(id), count(DISTINCT id) FROM n_b WHERE id IN (SELECT id FROM n_p)
+-- @expect
+100	5050	100
+
+-- @query S05_semi_join_other_way
+SELECT count(*), sum(id) FROM n_p WHERE id IN (SELECT id FROM n_b WHERE id <= 10)
+-- @expect
+500	2750
+
+-- @query S05_anti_join_other_way
+SELECT count(*) FROM n_p p WHERE NOT EXISTS (SELECT 1 FROM n_b b WHERE b.id = p.id AND b.id <= 10)
+-- @expect
+4500
+
+-- @query S05_left_join_partly_matching
+SELECT count(*), count(p.id) FROM n_b b LEFT JOIN n_p p ON p.id = b.id AND p.id <= 50
+-- @expect
+2550	2500
+
+-- @query S05_right_join
+SELECT count(*), count(b.id) FROM n_b b RIGHT JOIN n_p p ON p.id = b.id
+-- @expect
+5000	5000
+
+-- @query S05_full_join
+SELECT count(*), count(b.id), count(p.id) FROM n_b b FULL JOIN n_p p ON p.id = b.id + 1
+-- @expect
+5001	4951	5000
+
+-- @query S05_mark_join
+SELECT count(*) FROM n_b b WHERE b.id < 5 OR EXISTS (SELECT 1 FROM n_p p WHERE p.id = b.id AND p.id > 90)
+-- @expect
+14
+
+-- @table n_hundred partition_by=bucket(5, a)
+CREATE TABLE n_hundred (a BIGINT);
+INSERT INTO n_hundred SELECT value FROM generate_series(1, 100) AS g(value);
+
+-- @table n_single
+CREATE TABLE n_single (a BIGINT);
+INSERT INTO n_single VALUES (1);
+
+-- @query S08_count_over_anti_join
+SELECT count(*) FROM n_hundred t1 WHERE NOT EXISTS (SELECT 1 FROM n_single t2 WHERE t1.a = t2.a)
+-- @expect
+99
+
+-- @query S08_rows_of_anti_join
+SELECT count(*) FROM (SELECT * FROM n_hundred t1 WHERE NOT EXISTS (SELECT 1 FROM n_single t2 WHERE t1.a = t2.a)) q
+-- @expect
+99
+
+-- @query S08_count_over_left_anti_keyword
+SELECT count(*) FROM n_hundred t1 LEFT ANTI JOIN n_single t2 ON t1.a = t2.a
+-- @expect
+99
+
+-- @query S08_count_one_over_anti_join
+SELECT count(1) FROM n_hundred t1 LEFT JOIN n_single t2 ON t1.a = t2.a WHERE t2.a IS NULL
+-- @expect
+99
+
+-- @query S08_constant_over_anti_join
+SELECT sum(x) FROM (SELECT 1 AS x FROM n_hundred t1 WHERE t1.a NOT IN (SELECT a FROM n_single)) q
+-- @expect
+99
+
+-- @query S08_count_over_semi_join
+SELECT count(*) FROM n_hundred t1 WHERE EXISTS (SELECT 1 FROM n_single t2 WHERE t1.a = t2.a)
+-- @expect
+1
+
+-- @query S08_count_over_cross_join
+SELECT count(*) FROM n_hundred x CROSS JOIN n_hundred y
+-- @expect
+10000
+
+-- @query S08_count_over_constant_projection
+SELECT count(*) FROM (SELECT 1 FROM n_hundred WHERE a > 50) q
+-- @expect
+50

@@ -1,0 +1,254 @@
+//! Requests that change the state, and their answers.
+use std::collections::BTreeMap;
+
+use ancho_common::{
+    error::Error,
+    ids::{ExecutorId, PartitionId, RequestId, TableId, WriteId},
+    partition::{PartitionKey, PartitionSpec},
+};
+use serde::{Deserialize, Serialize};
+
+use super::cluster::{ColumnSummary, Dataset, Schema, TableName};
+
+/// A command with what makes it idempotent and deterministic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Asking twice with the same id applies it once.
+    pub id: RequestId,
+    /// The proposer's clock, milliseconds since the epoch.
+    pub now_ms: u64,
+    /// What to do.
+    pub command: Command,
+}
+
+/// Every change of the replicated state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Gives a new cluster its identity; later ones change nothing.
+    InitCluster {
+        /// Chosen by the first leader.
+        cluster_id: String,
+    },
+    /// An executor started, or came back.
+    RegisterExecutor {
+        /// Stable id.
+        executor: ExecutorId,
+        /// New for each start of the process.
+        incarnation: String,
+        /// Where it is reached.
+        url: String,
+        /// Release it runs.
+        version: String,
+        /// Plan compatibility.
+        plan_key: String,
+        /// Streams per task.
+        streams: u32,
+    },
+    /// Its session lapsed or ended.
+    ExecutorDown {
+        /// Which.
+        executor: ExecutorId,
+        /// Only if it is still this start of the process.
+        incarnation: String,
+    },
+    /// What an executor can serve changed.
+    ReportLoaded {
+        /// Which.
+        executor: ExecutorId,
+        /// Only if it is still this start of the process.
+        incarnation: String,
+        /// Partition and epoch; replaces the former report.
+        loaded: BTreeMap<PartitionId, u64>,
+    },
+    /// Creates a table and its first partitions.
+    CreateTable(Box<NewTable>),
+    /// Drops a table.
+    DropTable {
+        /// Which.
+        name: TableName,
+        /// A missing table is fine.
+        if_exists: bool,
+    },
+    /// Adds the partitions of new keys; those that exist are answered as they are.
+    EnsurePartitions {
+        /// Of this table.
+        table: TableId,
+        /// Keys with the owners chosen for them.
+        partitions: Vec<NewPartition>,
+    },
+    /// Places partitions that lost or never had an owner.
+    Place {
+        /// Decisions; one whose epoch is not the current one is skipped.
+        placements: Vec<Placement>,
+    },
+    /// Makes a staged write visible in all its partitions at once.
+    CommitWrite {
+        /// Of this table.
+        table: TableId,
+        /// The write.
+        write_id: WriteId,
+        /// Replaces all rows of the table: partitions without a part become empty.
+        overwrite: bool,
+        /// One per touched partition.
+        parts: Vec<StagedPart>,
+        /// The refresh that this write ends, if any.
+        refreshed: bool,
+    },
+    /// Changes a dataset's definition without touching rows.
+    AlterDataset {
+        /// Of this table.
+        table: TableId,
+        /// New definition.
+        dataset: Dataset,
+    },
+    /// Forgets an executor that holds nothing.
+    RemoveExecutor {
+        /// Which.
+        executor: ExecutorId,
+    },
+}
+
+/// A table to create.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewTable {
+    /// Name.
+    pub name: TableName,
+    /// An existing table of that name is fine and stays.
+    pub if_not_exists: bool,
+    /// An existing table of that name is replaced.
+    pub or_replace: bool,
+    /// Columns.
+    pub schema: Schema,
+    /// How rows are spread.
+    pub partition_spec: PartitionSpec,
+    /// Declared primary key.
+    pub primary_key: Vec<String>,
+    /// Engine parameters.
+    pub params: BTreeMap<String, String>,
+    /// Source, for a dataset.
+    pub dataset: Option<Dataset>,
+    /// Partitions known beforehand (all buckets, or the one of an unpartitioned table).
+    pub partitions: Vec<NewPartition>,
+}
+
+/// A partition to create.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewPartition {
+    /// Key.
+    pub key: PartitionKey,
+    /// Chosen owners; empty where no executor was live.
+    pub owners: Vec<ExecutorId>,
+}
+
+/// New owners of a partition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// Which.
+    pub partition: PartitionId,
+    /// The epoch the decision was made on.
+    pub epoch: u64,
+    /// Chosen owners.
+    pub owners: Vec<ExecutorId>,
+}
+
+/// What the owner of a partition staged for a write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagedPart {
+    /// Which.
+    pub partition: PartitionId,
+    /// Epoch it was staged under.
+    pub epoch: u64,
+    /// Who staged it, and in which start of the process: an earlier one's staged rows are gone.
+    pub executor: ExecutorId,
+    /// See `executor`.
+    pub incarnation: String,
+    /// Rows added (all rows, when overwriting).
+    pub rows: u64,
+    /// Bytes added (all bytes, when overwriting).
+    pub bytes: u64,
+    /// Statistics of the staged rows, one per column.
+    pub columns: Vec<ColumnSummary>,
+}
+
+/// The answer to a request: what happened, or why nothing did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// Result.
+    pub outcome: Result<Outcome, Refusal>,
+    /// Revision of the state after the request.
+    pub revision: u64,
+}
+
+/// A refused command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What the caller should do.
+    pub kind: ancho_common::error::ErrorKind,
+    /// To read.
+    pub message: String,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self { kind: error.kind, message: error.message }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.kind, refusal.message)
+    }
+}
+
+/// What an applied command did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done, or nothing to do.
+    Done,
+    /// The table; `created` is false where it existed and that was fine.
+    Table {
+        /// Its id.
+        id: TableId,
+        /// It is new.
+        created: bool,
+    },
+    /// `false`: there was none, and that was fine.
+    Dropped {
+        /// It existed.
+        existed: bool,
+    },
+    /// The partitions asked for, in the order of the request.
+    Partitions {
+        /// Each with owners and epoch.
+        partitions: Vec<AssignedPartition>,
+    },
+    /// The write is visible.
+    Committed {
+        /// New version of each changed partition.
+        parts: Vec<CommittedPart>,
+    },
+}
+
+/// A partition and who holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssignedPartition {
+    /// Key.
+    pub key: PartitionKey,
+    /// Id.
+    pub partition: PartitionId,
+    /// Epoch of the owners.
+    pub epoch: u64,
+    /// Owners, primary first.
+    pub owners: Vec<ExecutorId>,
+}
+
+/// A partition that a commit changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommittedPart {
+    /// Which.
+    pub partition: PartitionId,
+    /// Its new version.
+    pub version: u64,
+}

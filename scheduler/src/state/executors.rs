@@ -1,0 +1,113 @@
+//! Commands about executors: who is up, in which start of its process, and what it can serve.
+use std::collections::BTreeMap;
+
+use ancho_common::{
+    error::Error,
+    ids::{ExecutorId, PartitionId},
+};
+
+use super::{
+    apply::Applied,
+    cluster::{ClusterState, Executor, Liveness},
+    command::Outcome,
+};
+
+impl ClusterState {
+    /// Marks an executor up. Another start of its process has loaded nothing yet; the same one keeps its report.
+    pub(super) fn register_executor(&mut self, mut executor: Executor) -> Applied {
+        for (what, text) in
+            [("id", &executor.id.0), ("incarnation", &executor.incarnation), ("url", &executor.url)]
+        {
+            if text.is_empty() {
+                return Err(Error::invalid(format!("an executor registers without {what}; send one")));
+            }
+        }
+        if let Some(former) = self.executors.get_mut(&executor.id)
+            && former.incarnation == executor.incarnation
+        {
+            executor.loaded = std::mem::take(&mut former.loaded);
+        }
+        // An address leads to one process: whoever held it before is gone.
+        for other in self.executors.values_mut() {
+            if other.id != executor.id && other.url == executor.url {
+                other.liveness = Liveness::Down;
+            }
+        }
+        self.executors.insert(executor.id.clone(), executor);
+        Ok(Outcome::Done)
+    }
+
+    /// Marks an executor down, unless it has started anew since.
+    pub(super) fn executor_down(&mut self, id: &ExecutorId, incarnation: &str) -> Applied {
+        if let Some(executor) = self.executors.get_mut(id)
+            && executor.incarnation == incarnation
+        {
+            executor.liveness = Liveness::Down;
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Replaces what an executor says it can serve by the part of it that it owns at that epoch.
+    pub(super) fn report_loaded(
+        &mut self,
+        id: &ExecutorId,
+        incarnation: &str,
+        loaded: BTreeMap<PartitionId, u64>,
+    ) -> Applied {
+        let owned = self.owned_of(id, &loaded);
+        if let Some(executor) = self.executors.get_mut(id)
+            && executor.incarnation == incarnation
+        {
+            executor.loaded = owned;
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Forgets an executor that is down and owns nothing.
+    pub(super) fn remove_executor(&mut self, id: &ExecutorId) -> Applied {
+        let Some(executor) = self.executors.get(id) else {
+            return Err(Error::not_found(format!("executor {id} is not known; `ancho cluster status` lists them")));
+        };
+        if executor.liveness == Liveness::Up {
+            return Err(Error::conflict(format!("executor {id} is up; stop it before removing it")));
+        }
+        let mut owned =
+            self.tables.values().flat_map(|t| t.partitions.values().map(move |p| (t, p))).filter(|(_, p)| {
+                p.owners.contains(id)
+            });
+        if let Some((table, partition)) = owned.next() {
+            let others = owned.count();
+            return Err(Error::conflict(format!(
+                "executor {id} still owns partition {} of table {} and {others} more; move them first",
+                partition.key, table.name
+            )));
+        }
+        self.executors.remove(id);
+        Ok(Outcome::Done)
+    }
+
+    /// The entries of a report that this executor owns at the reported epoch.
+    pub(crate) fn owned_of(
+        &self,
+        id: &ExecutorId,
+        loaded: &BTreeMap<PartitionId, u64>,
+    ) -> BTreeMap<PartitionId, u64> {
+        loaded
+            .iter()
+            .filter(|(partition, epoch)| {
+                self.find_partition(**partition)
+                    .is_some_and(|(_, p)| p.epoch == **epoch && p.owners.contains(id))
+            })
+            .map(|(partition, epoch)| (*partition, *epoch))
+            .collect()
+    }
+
+    /// Takes partitions that changed hands, or that are gone, out of every executor's report.
+    pub(super) fn forget_loaded(&mut self, partitions: &[PartitionId]) {
+        for executor in self.executors.values_mut() {
+            for partition in partitions {
+                executor.loaded.remove(partition);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The replicated state and its pure transition function.
+//!
+//! [`ClusterState::apply`] is the only thing that changes a [`ClusterState`], and it is a pure function of the state and
+//! the [`Request`]: no clock, no randomness, no I/O. Times and ids arrive inside the request; placement decisions are
+//! made by the leader before it proposes ([`crate::placement`]) and arrive as plain data, so that schedulers of
+//! different releases cannot disagree about them.
+mod cluster;
+mod command;
+
+mod apply;
+mod executors;
+mod tables;
+mod writes;
+
+mod answered;
+mod statistics;
+
+mod invariants;
+
+#[cfg(test)]
+mod tests;
+
+pub use cluster::{
+    ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Partition, Schema, Table, TableName,
+};
+pub use command::{
+    AssignedPartition, Command, CommittedPart, NewPartition, NewTable, Outcome, Placement, Refusal, Request, Response,
+    StagedPart,
+};
+pub use invariants::violations;
+pub use tables::MAX_NAME_BYTES;
+pub use writes::KEEP_COMMITS;

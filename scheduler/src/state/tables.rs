@@ -1,0 +1,292 @@
+//! Commands about tables and their partitions: creation, removal, new keys, new owners.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ancho_common::{
+    error::Error,
+    ids::{ExecutorId, PartitionId, TableId},
+    partition::{PartitionKey, Partitioner},
+};
+
+use super::{
+    apply::Applied,
+    cluster::{ClusterState, Dataset, Partition, Table, TableName},
+    command::{AssignedPartition, NewPartition, NewTable, Outcome, Placement},
+    statistics::empty_columns,
+};
+
+/// Longest name of a schema or table, bytes of UTF-8: it becomes part of object-store paths.
+pub const MAX_NAME_BYTES: usize = 200;
+
+/// Schemas whose tables are computed, not stored.
+const RESERVED_SCHEMAS: [&str; 2] = ["information_schema", "system"];
+
+impl NewTable {
+    /// Checks the declaration as a whole, partition expressions included. To be called before the table is proposed:
+    /// reading an expression takes the query engine, whose releases may differ between schedulers, so that applying
+    /// the command repeats only the checks that need none.
+    ///
+    /// # Errors
+    /// Says which part of the declaration is wrong and what to write instead.
+    pub fn validate(&self) -> Result<Partitioner, Error> {
+        self.check()?;
+        let partitioner = Partitioner::try_new(self.schema.0.clone(), &self.partition_spec)
+            .map_err(|e| e.context(&format!("table {}", self.name)))?;
+        if !self.primary_key.is_empty() {
+            for column in partitioner.source_columns() {
+                if !self.primary_key.contains(&column) {
+                    return Err(Error::invalid(format!(
+                        "table {}: the primary key must contain column {column:?}, because the table is partitioned by \
+                         it; otherwise rows of one key could live in several partitions",
+                        self.name
+                    )));
+                }
+            }
+        }
+        Ok(partitioner)
+    }
+
+    /// The checks that depend on nothing but the declaration's own text.
+    fn check(&self) -> Result<(), Error> {
+        let invalid = |text: String| Err(Error::invalid(format!("table {}: {text}", self.name)));
+        check_name(&self.name)?;
+        if self.if_not_exists && self.or_replace {
+            return invalid("IF NOT EXISTS and OR REPLACE exclude each other; write one of them".into());
+        }
+        let fields = self.schema.0.fields();
+        if fields.is_empty() {
+            return invalid("it has no column; declare at least one".into());
+        }
+        let mut names = BTreeSet::new();
+        for field in fields {
+            if field.name().is_empty() {
+                return invalid("a column has an empty name; name it".into());
+            }
+            if !names.insert(field.name().as_str()) {
+                return invalid(format!("column {:?} is declared twice; rename one", field.name()));
+            }
+        }
+        let mut key_columns = BTreeSet::new();
+        for column in &self.primary_key {
+            if !names.contains(column.as_str()) {
+                return invalid(format!("primary key column {column:?} does not exist; declare it or correct the key"));
+            }
+            if !key_columns.insert(column) {
+                return invalid(format!("the primary key names column {column:?} twice; name it once"));
+            }
+        }
+        let mut keys = BTreeSet::new();
+        for partition in &self.partitions {
+            check_key(&self.name, &self.partition_spec.expressions, &partition.key)?;
+            if !keys.insert(&partition.key) {
+                return invalid(format!("partition {} is given twice", partition.key));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_name(name: &TableName) -> Result<(), Error> {
+    for (what, text) in [("schema", &name.schema), ("table", &name.table)] {
+        if text.is_empty() {
+            return Err(Error::invalid(format!("the {what} name is empty; give a name")));
+        }
+        if text.len() > MAX_NAME_BYTES {
+            let bytes = text.len();
+            let start: String = text.chars().take(40).collect();
+            return Err(Error::invalid(format!(
+                "the {what} name {start:?}… has {bytes} bytes; at most {MAX_NAME_BYTES} are allowed"
+            )));
+        }
+        if text.chars().any(char::is_control) {
+            return Err(Error::invalid(format!("the {what} name {text:?} has a control character; leave it out")));
+        }
+    }
+    if RESERVED_SCHEMAS.contains(&name.schema.as_str()) {
+        return Err(Error::invalid(format!("schema {} is reserved; choose another one for {name}", name.schema)));
+    }
+    Ok(())
+}
+
+fn check_key(table: &TableName, expressions: &[String], key: &PartitionKey) -> Result<(), Error> {
+    if key.0.len() == expressions.len() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "table {table}: the key of partition {key} has {} values, the table has {} partition expressions",
+        key.0.len(),
+        expressions.len()
+    )))
+}
+
+impl ClusterState {
+    /// The partition of this id and its table.
+    pub fn find_partition(&self, id: PartitionId) -> Option<(&Arc<Table>, &Partition)> {
+        self.tables.values().find_map(|table| table.partitions.get(&id).map(|partition| (table, partition)))
+    }
+
+    pub(super) fn existing_table(&self, id: TableId) -> Result<&Arc<Table>, Error> {
+        self.tables
+            .get(&id)
+            .ok_or_else(|| Error::not_found(format!("table with id {id} does not exist; it was dropped or replaced")))
+    }
+
+    pub(super) fn create_table(&mut self, new: NewTable) -> Applied {
+        new.check()?;
+        if let Some(existing) = self.table(&new.name) {
+            let id = existing.id;
+            if new.if_not_exists {
+                return Ok(Outcome::Table { id, created: false });
+            }
+            if !new.or_replace {
+                return Err(Error::already_exists(format!(
+                    "table {} exists; drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS",
+                    new.name
+                )));
+            }
+            self.remove_table(id);
+        }
+        self.next_table += 1;
+        let id = TableId(self.next_table);
+        let columns = empty_columns(&new.schema.0);
+        let mut table = Table {
+            id,
+            name: new.name,
+            schema: new.schema,
+            partition_spec: new.partition_spec,
+            primary_key: new.primary_key,
+            params: new.params,
+            dataset: new.dataset,
+            version: 0,
+            partitions: BTreeMap::new(),
+            columns,
+        };
+        for partition in new.partitions {
+            self.add_partition(&mut table, partition);
+        }
+        self.tables.insert(id, Arc::new(table));
+        Ok(Outcome::Table { id, created: true })
+    }
+
+    pub(super) fn drop_table(&mut self, name: &TableName, if_exists: bool) -> Applied {
+        match self.table(name).map(|t| t.id) {
+            Some(id) => {
+                self.remove_table(id);
+                Ok(Outcome::Dropped { existed: true })
+            }
+            None if if_exists => Ok(Outcome::Dropped { existed: false }),
+            None => Err(Error::not_found(format!("table {name} does not exist"))),
+        }
+    }
+
+    /// Replaces a dataset's definition. The time of its last refresh stays unless the new definition brings one.
+    pub(super) fn alter_dataset(&mut self, id: TableId, mut dataset: Dataset) -> Applied {
+        let table = self.existing_table(id)?;
+        let Some(former) = &table.dataset else {
+            return Err(Error::invalid(format!(
+                "table {} was made by SQL and mirrors no source; drop it first to make a dataset of that name",
+                table.name
+            )));
+        };
+        dataset.refreshed_at_ms = dataset.refreshed_at_ms.or(former.refreshed_at_ms);
+        if let Some(table) = self.tables.get_mut(&id) {
+            Arc::make_mut(table).dataset = Some(dataset);
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn ensure_partitions(&mut self, id: TableId, wanted: Vec<NewPartition>) -> Applied {
+        let mut table = Arc::clone(self.existing_table(id)?);
+        for partition in &wanted {
+            check_key(&table.name, &table.partition_spec.expressions, &partition.key)?;
+        }
+        let mut ids: BTreeMap<PartitionKey, PartitionId> =
+            table.partitions.values().map(|p| (p.key.clone(), p.id)).collect();
+        let mut order = Vec::with_capacity(wanted.len());
+        for partition in wanted {
+            let id = match ids.get(&partition.key) {
+                Some(id) => *id,
+                None => {
+                    let key = partition.key.clone();
+                    let id = self.add_partition(Arc::make_mut(&mut table), partition);
+                    ids.insert(key, id);
+                    id
+                }
+            };
+            order.push(id);
+        }
+        let partitions = order
+            .iter()
+            .filter_map(|id| table.partitions.get(id))
+            .map(|p| AssignedPartition {
+                key: p.key.clone(),
+                partition: p.id,
+                epoch: p.epoch,
+                owners: p.owners.clone(),
+            })
+            .collect();
+        self.tables.insert(id, table);
+        Ok(Outcome::Partitions { partitions })
+    }
+
+    /// Gives partitions new owners. A decision on another epoch than the current one is skipped, as is one that names
+    /// an unknown executor or changes nothing.
+    pub(super) fn place(&mut self, placements: Vec<Placement>) -> Applied {
+        let mut moved = Vec::new();
+        for placement in placements {
+            let Some((table, partition)) = self.find_partition(placement.partition) else { continue };
+            let owners = self.known_owners(placement.owners.clone());
+            if partition.epoch != placement.epoch || owners != placement.owners || owners == partition.owners {
+                continue;
+            }
+            let table = table.id;
+            if let Some(table) = self.tables.get_mut(&table)
+                && let Some(partition) = Arc::make_mut(table).partitions.get_mut(&placement.partition)
+            {
+                partition.owners = owners;
+                partition.epoch += 1;
+                moved.push(partition.id);
+            }
+        }
+        self.forget_loaded(&moved);
+        Ok(Outcome::Done)
+    }
+
+    fn add_partition(&mut self, table: &mut Table, new: NewPartition) -> PartitionId {
+        self.next_partition += 1;
+        let id = PartitionId(self.next_partition);
+        let partition = Partition {
+            id,
+            key: new.key,
+            epoch: 1,
+            owners: self.known_owners(new.owners),
+            version: 0,
+            rows: 0,
+            bytes: 0,
+            commits: Vec::new(),
+            columns: empty_columns(&table.schema.0),
+        };
+        table.partitions.insert(id, partition);
+        id
+    }
+
+    /// Without repetitions and executors that are not registered (any more): the leader places what is left over.
+    fn known_owners(&self, owners: Vec<ExecutorId>) -> Vec<ExecutorId> {
+        let mut known: Vec<ExecutorId> = Vec::with_capacity(owners.len());
+        for owner in owners {
+            if self.executors.contains_key(&owner) && !known.contains(&owner) {
+                known.push(owner);
+            }
+        }
+        known
+    }
+
+    fn remove_table(&mut self, id: TableId) {
+        if let Some(table) = self.tables.remove(&id) {
+            let partitions: Vec<PartitionId> = table.partitions.keys().copied().collect();
+            self.forget_loaded(&partitions);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The commit of a write: staged rows of any number of partitions become visible together, or none of them.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ancho_common::{
+    error::Error,
+    ids::{PartitionId, TableId, WriteId},
+};
+use arrow::datatypes::Schema;
+
+use super::{
+    apply::Applied,
+    cluster::{ClusterState, CommitRecord, Partition, Table},
+    command::{CommittedPart, Outcome, StagedPart},
+    statistics::Statistics,
+};
+
+/// Commits that a partition remembers by write id.
+pub const KEEP_COMMITS: usize = 64;
+
+impl ClusterState {
+    /// Makes a staged write visible. `refreshed_at_ms` is set for a write that ends a refresh of a dataset.
+    pub(super) fn commit_write(
+        &mut self,
+        id: TableId,
+        write_id: WriteId,
+        overwrite: bool,
+        parts: Vec<StagedPart>,
+        refreshed_at_ms: Option<u64>,
+    ) -> Applied {
+        let table = self.existing_table(id)?;
+        if let Some(parts) = committed_before(table, write_id) {
+            return Ok(Outcome::Committed { parts });
+        }
+        let mut seen = BTreeSet::new();
+        for part in &parts {
+            self.check_part(table, part)?;
+            if !seen.insert(part.partition) {
+                return Err(Error::invalid(format!(
+                    "write {write_id} of table {} has two parts for partition {}; send one",
+                    table.name, part.partition
+                )));
+            }
+        }
+        if overwrite {
+            check_covered(table, &seen)?;
+        }
+        if refreshed_at_ms.is_some() && table.dataset.is_none() {
+            return Err(Error::invalid(format!(
+                "table {} mirrors no source, so a write cannot end a refresh of it",
+                table.name
+            )));
+        }
+        let Some(table) = self.tables.get_mut(&id).map(Arc::make_mut) else {
+            return Err(Error::internal(format!("table with id {id} vanished during its commit")));
+        };
+        let mut committed = Vec::with_capacity(parts.len());
+        for part in parts {
+            if let Some(partition) = table.partitions.get_mut(&part.partition) {
+                partition.take_part(part, write_id, overwrite, &table.schema.0);
+                committed.push(CommittedPart { partition: partition.id, version: partition.version });
+            }
+        }
+        table.version += 1;
+        table.columns = merged_columns(table);
+        if let (Some(dataset), Some(at)) = (&mut table.dataset, refreshed_at_ms) {
+            dataset.refreshed_at_ms = Some(at);
+        }
+        Ok(Outcome::Committed { parts: committed })
+    }
+
+    /// Whether a part was staged by who may write its partition now, in the start of the process that still runs.
+    fn check_part(&self, table: &Table, part: &StagedPart) -> Result<(), Error> {
+        let Some(partition) = table.partitions.get(&part.partition) else {
+            return Err(Error::stale_route(format!("table {} has no partition {}", table.name, part.partition)));
+        };
+        let place = format!("partition {} of table {}", partition.key, table.name);
+        if partition.epoch != part.epoch {
+            return Err(Error::stale_route(format!(
+                "{place} was staged under epoch {}, it is at epoch {} now",
+                part.epoch, partition.epoch
+            )));
+        }
+        if partition.owners.first() != Some(&part.executor) {
+            return Err(Error::stale_route(format!(
+                "{place} was staged by executor {}, which does not take its writes",
+                part.executor
+            )));
+        }
+        let running = self.executors.get(&part.executor).map(|e| e.incarnation.as_str());
+        if running != Some(part.incarnation.as_str()) {
+            return Err(Error::conflict(format!(
+                "executor {} started anew after it staged rows of {place}, so they are gone; write again",
+                part.executor
+            )));
+        }
+        check_statistics(table, part).map_err(|e| e.context(&place))
+    }
+}
+
+fn check_statistics(table: &Table, part: &StagedPart) -> Result<(), Error> {
+    let columns = table.schema.0.fields().len();
+    // No statistics at all mean that nothing is known.
+    if !part.columns.is_empty() && part.columns.len() != columns {
+        return Err(Error::invalid(format!(
+            "staged statistics cover {} columns, the table has {columns}",
+            part.columns.len()
+        )));
+    }
+    if part.columns.iter().any(|c| c.nulls.is_some_and(|nulls| nulls > part.rows)) {
+        return Err(Error::invalid(format!("staged statistics count more NULLs than the {} rows", part.rows)));
+    }
+    Ok(())
+}
+
+/// The outcome of a write that was committed under another request id.
+fn committed_before(table: &Table, write_id: WriteId) -> Option<Vec<CommittedPart>> {
+    let parts: Vec<CommittedPart> = table
+        .partitions
+        .values()
+        .filter_map(|p| {
+            let record = p.commits.iter().rev().find(|c| c.write_id == write_id)?;
+            Some(CommittedPart { partition: p.id, version: record.version })
+        })
+        .collect();
+    (!parts.is_empty()).then_some(parts)
+}
+
+/// An overwriting write empties a partition by an empty part; without one its rows would outlive the overwrite.
+fn check_covered(table: &Table, seen: &BTreeSet<PartitionId>) -> Result<(), Error> {
+    match table.partitions.values().find(|p| p.rows > 0 && !seen.contains(&p.id)) {
+        Some(partition) => Err(Error::conflict(format!(
+            "partition {} of table {} got rows since the overwriting write began; write again",
+            partition.key, table.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+impl Partition {
+    fn take_part(&mut self, part: StagedPart, write_id: WriteId, overwrite: bool, schema: &Schema) {
+        let former = if overwrite {
+            self.bytes = 0;
+            Statistics::empty(schema)
+        } else {
+            Statistics { rows: self.rows, columns: std::mem::take(&mut self.columns) }
+        };
+        let merged = former.merge(part.rows, &part.columns, schema);
+        self.rows = merged.rows;
+        self.columns = merged.columns;
+        self.bytes = self.bytes.saturating_add(part.bytes);
+        self.version += 1;
+        if self.commits.len() >= KEEP_COMMITS {
+            self.commits.drain(..=self.commits.len() - KEEP_COMMITS);
+        }
+        self.commits.push(CommitRecord { version: self.version, write_id });
+    }
+}
+
+/// Statistics over all partitions.
+pub(super) fn merged_columns(table: &Table) -> Vec<super::cluster::ColumnSummary> {
+    let schema = &table.schema.0;
+    let partitions: &BTreeMap<PartitionId, Partition> = &table.partitions;
+    partitions
+        .values()
+        .fold(Statistics::empty(schema), |all, p| all.merge(p.rows, &p.columns, schema))
+        .columns
+}
