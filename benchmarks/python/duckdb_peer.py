@@ -30,14 +30,14 @@ def open_database(request):
     return {"version": duckdb.__version__}
 
 
+def scalar(sql):
+    # All rows are fetched: DuckDB refuses other work while a result is unfinished.
+    return connection.execute(sql).fetchall()[0][0]
+
+
 def loaded_source():
-    rows = connection.execute(
-        "SELECT count(*) FROM information_schema.tables WHERE table_name = 'ancho_source'"
-    ).fetchone()
-    if rows[0] == 0:
-        return None
-    row = connection.execute("SELECT source FROM ancho_source").fetchone()
-    return row[0] if row else None
+    known = scalar("SELECT count(*) FROM information_schema.tables WHERE table_name = 'ancho_source'")
+    return scalar("SELECT max(source) FROM ancho_source") if known else None
 
 
 def load(request):
@@ -54,9 +54,7 @@ def load(request):
         connection.execute("INSERT INTO ancho_source VALUES (?)", [request["source"]])
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT")
-    counts = {
-        name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables
-    }
+    counts = {name: scalar(f'SELECT count(*) FROM "{name}"') for name in tables}
     return {"rows": counts, "loaded": fresh}
 
 

@@ -37,27 +37,23 @@ impl PythonEnv {
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
         // Two processes may want the environment at once: the second waits for the first.
         let lock_path = dir.with_extension("lock");
-        let lock = fs::File::create(&lock_path)
-            .with_context(|| format!("create {}", lock_path.display()))?;
+        let lock = fs::File::create(&lock_path).with_context(|| format!("create {}", lock_path.display()))?;
         lock.lock().with_context(|| format!("lock {}", lock_path.display()))?;
 
         let python = dir.join("bin/python");
         let stamp = dir.join(STAMP);
         let current = fs::read_to_string(&stamp).is_ok_and(|text| text == REQUIREMENTS);
         if !(current && python.is_file()) {
-            create(&dir)?;
+            create("python3", &dir)?;
             install(&dir, &python)?;
-            fs::write(&stamp, REQUIREMENTS)
-                .with_context(|| format!("write {}", stamp.display()))?;
+            fs::write(&stamp, REQUIREMENTS).with_context(|| format!("write {}", stamp.display()))?;
         }
         Ok(Self { python })
     }
 
     /// Uses an interpreter that has the packages already.
     pub fn existing(python: &Path) -> Self {
-        Self {
-            python: python.to_owned(),
-        }
+        Self { python: python.to_owned() }
     }
 }
 
@@ -65,14 +61,13 @@ impl PythonEnv {
 fn default_dir() -> anyhow::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let cache = cache.context(
-        "no cache folder for the Python environment: set XDG_CACHE_HOME or HOME, or name a folder",
-    )?;
+    let cache =
+        cache.context("no cache folder for the Python environment: set XDG_CACHE_HOME or HOME, or name a folder")?;
     Ok(cache.join("ancho").join("python"))
 }
 
-fn create(dir: &Path) -> anyhow::Result<()> {
-    let mut command = Command::new("python3");
+fn create(interpreter: &str, dir: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(interpreter);
     command.args(["-m", "venv", "--clear"]).arg(dir);
     let output = match command.output() {
         Ok(output) => output,
@@ -97,19 +92,14 @@ fn create(dir: &Path) -> anyhow::Result<()> {
 
 fn install(dir: &Path, python: &Path) -> anyhow::Result<()> {
     let requirements = dir.join("requirements.txt");
-    fs::write(&requirements, REQUIREMENTS)
-        .with_context(|| format!("write {}", requirements.display()))?;
+    fs::write(&requirements, REQUIREMENTS).with_context(|| format!("write {}", requirements.display()))?;
     let output = Command::new(python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
         .arg(&requirements)
         .output()
         .with_context(|| format!("run pip with {}", python.display()))?;
     if !output.status.success() {
-        bail!(
-            "pip could not install the packages of {}: {}",
-            requirements.display(),
-            said(&output)
-        );
+        bail!("pip could not install the packages of {}: {}", requirements.display(), said(&output));
     }
     Ok(())
 }
@@ -118,4 +108,24 @@ fn said(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_interpreter_is_named_with_its_package() {
+        let error = create("no-python-of-this-name", Path::new("unused")).expect_err("not there");
+        assert!(error.to_string().contains("apt-get install python3 python3-venv"), "{error}");
+    }
+
+    #[test]
+    fn every_package_has_an_exact_version() {
+        let packages = REQUIREMENTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for line in packages {
+            let (name, version) = line.split_once("==").expect("name==version");
+            assert!(!name.is_empty() && version.starts_with(|c: char| c.is_ascii_digit()), "{line}");
+        }
+    }
 }

@@ -23,9 +23,7 @@ pub struct ReadCache {
 impl ReadCache {
     /// A cache that keeps at most `bytes` of footers, least recently used ones go first.
     pub fn new(bytes: usize) -> Self {
-        Self {
-            footers: Arc::new(DefaultCache::new(bytes)),
-        }
+        Self { footers: Arc::new(DefaultCache::new(bytes)) }
     }
 
     /// The cache of this process (128 MiB), used unless the options name another one.
@@ -55,9 +53,6 @@ impl ReadCache {
 
 impl fmt::Debug for ReadCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadCache")
-            .field("footers", &self.len())
-            .field("limit_bytes", &self.limit_bytes())
-            .finish()
+        f.debug_struct("ReadCache").field("footers", &self.len()).field("limit_bytes", &self.limit_bytes()).finish()
     }
 }

@@ -133,7 +133,9 @@ pub enum Error {
         detail: String,
     },
     /// A column's type cannot be stored without loss.
-    #[error("column '{column}' has type {data_type}, which cannot be stored without loss: {reason}; declare another type")]
+    #[error(
+        "column '{column}' has type {data_type}, which cannot be stored without loss: {reason}; declare another type"
+    )]
     UnsupportedType {
         /// Name of the column, with the path of nested fields.
         column: String,
@@ -167,6 +169,24 @@ pub enum Error {
         column: String,
         /// How many NULLs the batch holds.
         nulls: usize,
+    },
+    /// A value that the file format cannot hold.
+    #[error("{place}: column '{column}' cannot be stored: {detail}")]
+    ValueOutOfRange {
+        /// The partition.
+        place: Arc<Place>,
+        /// Name of the column.
+        column: String,
+        /// The value and what is allowed.
+        detail: String,
+    },
+    /// An earlier batch was not taken in completely, because it failed or because its caller stopped waiting.
+    #[error("{place}: write {write_id} has lost rows of an earlier batch; drop the writer and start the write again")]
+    WriterBroken {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
     },
     /// The write id has been finished before: the rows are durable. Not a failure of the caller who repeats a request.
     #[error("{place}: write {write_id} is already sealed{}", published.map(|v| format!(" and published as version {v}")).unwrap_or_default())]
@@ -258,7 +278,7 @@ pub enum Error {
         source: rusqlite::Error,
     },
     /// The Vortex library refused.
-    #[error("{place}: cannot {action} '{file}': {source}")]
+    #[error("{place}: cannot {action} '{file}': {}", brief(source))]
     Vortex {
         /// The partition.
         place: Arc<Place>,
@@ -319,6 +339,37 @@ impl Error {
         )
     }
 
+    /// Whether the rows or the schema that were given are at fault.
+    pub fn is_invalid_input(&self) -> bool {
+        matches!(
+            self,
+            Error::UnsupportedType { .. }
+                | Error::BadSchema { .. }
+                | Error::SchemaMismatch { .. }
+                | Error::NullInColumn { .. }
+                | Error::ValueOutOfRange { .. }
+                | Error::MixedSchemas { .. }
+                | Error::NoPartition
+        )
+    }
+
+    /// Whether the disk is full, whichever layer noticed.
+    pub fn is_disk_full(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull) {
+                return true;
+            }
+            if let Some(rusqlite::Error::SqliteFailure(failure, _)) = error.downcast_ref()
+                && failure.code == rusqlite::ErrorCode::DiskFull
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     /// Whether data that was acknowledged is gone or wrong.
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -331,10 +382,12 @@ impl Error {
     }
 
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Error::Io {
-            action,
-            path: path.into(),
-            source,
-        }
+        Error::Io { action, path: path.into(), source }
     }
+}
+
+/// The library's message without the backtrace that it appends when backtraces are on.
+fn brief(error: &vortex::error::VortexError) -> String {
+    let text = error.to_string();
+    text.split("\nBacktrace:").next().unwrap_or_default().trim_end().to_owned()
 }

@@ -44,9 +44,7 @@ pub(crate) fn existing_data_files(dir: &Path) -> Result<Vec<String>> {
 
 /// Makes additions to and removals from a directory durable.
 pub(crate) fn sync_directory(dir: &Path) -> Result<()> {
-    File::open(dir)
-        .and_then(|handle| handle.sync_all())
-        .map_err(|source| Error::io("sync directory", dir, source))
+    File::open(dir).and_then(|handle| handle.sync_all()).map_err(|source| Error::io("sync directory", dir, source))
 }
 
 /// Creates a directory and makes its entry in the parent durable. Fine if it exists.

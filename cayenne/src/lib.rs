@@ -1,1 +1,57 @@
-//! placeholder
+//! Cayenne, the storage engine of **one partition**: a directory that holds a SQLite metastore and
+//! immutable Vortex files, and that can be moved or copied as a whole.
+//!
+//! ```text
+//!                 begin_write ─▶ StagedWriter::write … ─▶ finish ─▶ publish(version)
+//!                                     │                     │          │
+//!                                     ▼                     ▼          ▼
+//! <partition>/  files/<id>.vortex   appended, synced,   row in       one transaction:
+//!               partition.db        read back           partition.db  the commit point
+//!
+//!                 pin(version) ─▶ scan(pins, request) ─▶ DataFusion plan
+//! ```
+//!
+//! * A *version* is what readers see. It is numbered by whoever coordinates partitions; here it only has to be the next one.
+//! * A *write* is staged under an id of the caller's choice: durable, invisible, idempotent.
+//! * A *pin* keeps a version readable. Files go only by [`Partition::collect_garbage`], when no pin and no retained version needs them.
+//!
+//! The crate knows nothing of other nodes. `OVERVIEW.md` beside this file's folder describes the layout, the
+//! write and read paths and what happens after a crash. Start reading at [`Partition`], then [`StagedWriter`], then [`scan`].
+
+mod cache;
+mod error;
+mod failpoint;
+mod garbage;
+mod options;
+mod partition;
+mod pin;
+mod publish;
+mod scan;
+mod schema_check;
+mod staged_writer;
+mod stats;
+mod table;
+mod value_range;
+mod verify;
+
+mod data_file_writer;
+mod layout;
+mod metastore;
+mod session;
+mod sink;
+mod state;
+
+pub use cache::ReadCache;
+pub use error::{Error, Place, Result};
+pub use failpoint::{Failpoints, Outcome, Step};
+pub use garbage::GarbageReport;
+pub use options::{Clock, PartitionIdentity, PartitionOptions, Retention, WriteMode};
+pub use partition::Partition;
+pub use pin::PinnedVersion;
+pub use publish::StagedInfo;
+pub use scan::{ScanRequest, scan};
+pub use schema_check::check_schema;
+pub use staged_writer::StagedWriter;
+pub use stats::{ColumnSummary, DataSummary};
+pub use table::CayenneTable;
+pub use verify::{DamagedFile, VerifyReport};

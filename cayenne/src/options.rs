@@ -56,10 +56,7 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Self {
-            versions: 0,
-            grace: Duration::from_secs(600),
-        }
+        Self { versions: 0, grace: Duration::from_secs(600) }
     }
 }
 

@@ -7,7 +7,11 @@ use std::str::FromStr;
 use arrow::array::timezone::Tz;
 use arrow::datatypes::{DataType, Field, Fields, Schema, TimeUnit};
 
+use vortex::arrow::ArrowSessionExt;
+use vortex::scalar::{PValue, Scalar, ScalarValue};
+
 use crate::error::{Error, Result};
+use crate::session::write_session;
 
 const EXTENSION_NAME: &str = "ARROW:extension:name";
 
@@ -17,9 +21,7 @@ const EXTENSION_NAME: &str = "ARROW:extension:name";
 /// [`Error::UnsupportedType`] for a column, [`Error::BadSchema`] for the schema as a whole.
 pub fn check_schema(schema: &Schema) -> Result<()> {
     if schema.fields().is_empty() {
-        return Err(Error::BadSchema {
-            detail: "a table needs at least one column".to_owned(),
-        });
+        return Err(Error::BadSchema { detail: "a table needs at least one column".to_owned() });
     }
     check_names(schema.fields(), "")?;
     schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
@@ -74,10 +76,13 @@ fn check_field(field: &Field, path: &str) -> Result<()> {
         | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
         | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
         | DataType::Timestamp(_, None) => Ok(()),
-        DataType::Timestamp(_, Some(zone)) => match Tz::from_str(zone) {
-            Ok(_) => Ok(()),
-            Err(_) => refuse("the time zone is not known"),
-        },
+        DataType::Timestamp(_, Some(zone)) => {
+            if Tz::from_str(zone).is_ok() && storable_zone(field) {
+                Ok(())
+            } else {
+                refuse("the time zone is not known (named zones need the system's time zone database)")
+            }
+        }
         DataType::Decimal32(_, scale)
         | DataType::Decimal64(_, scale)
         | DataType::Decimal128(_, scale)
@@ -96,17 +101,21 @@ fn check_field(field: &Field, path: &str) -> Result<()> {
                 return refuse("a struct needs at least one field");
             }
             check_names(fields, &format!("{path}."))?;
-            fields
-                .iter()
-                .try_for_each(|child| check_field(child, &format!("{path}.{}", child.name())))
+            fields.iter().try_for_each(|child| check_field(child, &format!("{path}.{}", child.name())))
         }
-        DataType::Dictionary(key, value) => check_dictionary(key, value).or_else(|reason| refuse(reason)),
+        DataType::Dictionary(key, value) => check_dictionary(key, value).or_else(refuse),
         DataType::FixedSizeBinary(_) => refuse("use a variable-length binary type"),
         DataType::Interval(_) => refuse("store the number of months, days or microseconds as an integer"),
         DataType::Duration(_) => refuse("store it as a 64-bit integer"),
         DataType::Map(_, _) => refuse("use a list of structs"),
         _ => refuse("the file format has no such type"),
     }
+}
+
+/// The file format has its own idea of time zones, which shows when it makes a value.
+fn storable_zone(field: &Field) -> bool {
+    let epoch = ScalarValue::Primitive(PValue::I64(0));
+    write_session().arrow().from_arrow_field(field).and_then(|dtype| Scalar::try_new(dtype, Some(epoch))).is_ok()
 }
 
 /// Keys of 8 or 16 bits are refused: rows of many batches share one dictionary when they are read
@@ -131,10 +140,7 @@ mod tests {
     use super::*;
 
     fn check(data_type: DataType) -> Result<()> {
-        check_schema(&Schema::new(vec![
-            Field::new("id", DataType::Int64, false),
-            Field::new("c", data_type, true),
-        ]))
+        check_schema(&Schema::new(vec![Field::new("id", DataType::Int64, false), Field::new("c", data_type, true)]))
     }
 
     #[test]
@@ -163,10 +169,7 @@ mod tests {
         for zone in ["+00:00", "-03:30", "Etc/UTC", "Europe/Madrid"] {
             check(DataType::Timestamp(TimeUnit::Nanosecond, Some(zone.into()))).unwrap();
         }
-        let twice = Schema::new(vec![
-            Field::new("a", DataType::Int64, false),
-            Field::new("a", DataType::Int64, false),
-        ]);
+        let twice = Schema::new(vec![Field::new("a", DataType::Int64, false), Field::new("a", DataType::Int64, false)]);
         assert!(matches!(check_schema(&twice), Err(Error::BadSchema { .. })));
         assert!(check_schema(&Schema::empty()).is_err());
     }

@@ -8,7 +8,8 @@ use vortex::io::runtime::{AbortHandleRef, Executor, Handle};
 use vortex::io::session::RuntimeSessionExt;
 use vortex::session::VortexSession;
 
-static READ: LazyLock<VortexSession> = LazyLock::new(|| <VortexSession as VortexSessionDefault>::default().with_tokio());
+static READ: LazyLock<VortexSession> =
+    LazyLock::new(|| <VortexSession as VortexSessionDefault>::default().with_tokio());
 
 static ENCODER: LazyLock<Arc<dyn Executor>> = LazyLock::new(|| Arc::new(BlockingPoolEncoder));
 

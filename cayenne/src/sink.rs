@@ -40,11 +40,7 @@ impl HashingSink {
         before_write: impl Fn() -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            inner: Arc::new(Mutex::new(Inner {
-                file,
-                hasher: Sha256::new(),
-                bytes: 0,
-            })),
+            inner: Arc::new(Mutex::new(Inner { file, hasher: Sha256::new(), bytes: 0 })),
             written,
             before_write: Arc::new(before_write),
         }
@@ -54,16 +50,11 @@ impl HashingSink {
     pub(crate) fn sync(&self) -> io::Result<FileDigest> {
         let inner = self.inner.lock();
         inner.file.sync_all()?;
-        Ok(FileDigest {
-            bytes: inner.bytes,
-            sha256: inner.hasher.clone().finalize().into(),
-        })
+        Ok(FileDigest { bytes: inner.bytes, sha256: inner.hasher.clone().finalize().into() })
     }
 }
 
-async fn on_blocking_thread<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
+async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
@@ -109,8 +100,5 @@ pub(crate) fn hash_file(path: &std::path::Path) -> io::Result<FileDigest> {
         hasher.update(&buffer[..count]);
         bytes += count as u64;
     }
-    Ok(FileDigest {
-        bytes,
-        sha256: hasher.finalize().into(),
-    })
+    Ok(FileDigest { bytes, sha256: hasher.finalize().into() })
 }

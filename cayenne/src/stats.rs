@@ -49,17 +49,8 @@ pub struct DataSummary {
 impl DataSummary {
     /// No rows of a schema with `columns` columns.
     pub fn empty(columns: usize) -> Self {
-        let none = ColumnSummary {
-            null_count: 0,
-            min: None,
-            max: None,
-        };
-        Self {
-            rows: 0,
-            bytes: 0,
-            files: 0,
-            columns: vec![none; columns],
-        }
+        let none = ColumnSummary { null_count: 0, min: None, max: None };
+        Self { rows: 0, bytes: 0, files: 0, columns: vec![none; columns] }
     }
 
     /// Adds the rows of `other`, which has the same columns.
@@ -113,18 +104,13 @@ fn to_usize(value: u64) -> usize {
 /// The one of two known bounds that compares as `wanted` to the other; unknown if one of them is.
 fn pick(a: Option<ScalarValue>, b: Option<&ScalarValue>, wanted: std::cmp::Ordering) -> Option<ScalarValue> {
     let (a, b) = (a?, b?);
-    if b.partial_cmp(&a)? == wanted {
-        Some(b.clone())
-    } else {
-        Some(a)
-    }
+    if b.partial_cmp(&a)? == wanted { Some(b.clone()) } else { Some(a) }
 }
 
 /// Whether the engine keeps bounds for columns of this type.
 fn has_bounds(data_type: &DataType) -> bool {
     data_type.is_numeric()
-        || data_type.is_temporal()
-            && !matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
+        || data_type.is_temporal() && !matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
         || matches!(
             data_type,
             DataType::Boolean
@@ -204,19 +190,10 @@ impl SummaryBuilder {
                     Some((mut min, mut max)) => (usable(min.evaluate().ok()), usable(max.evaluate().ok())),
                     None => (None, None),
                 };
-                ColumnSummary {
-                    null_count: column.null_count,
-                    min,
-                    max,
-                }
+                ColumnSummary { null_count: column.null_count, min, max }
             })
             .collect();
-        DataSummary {
-            rows: self.rows,
-            bytes,
-            files: 1,
-            columns,
-        }
+        DataSummary { rows: self.rows, bytes, files: 1, columns }
     }
 }
 
@@ -233,10 +210,7 @@ fn usable(value: Option<ScalarValue>) -> Option<ScalarValue> {
 /// Column summaries as bytes: an Arrow IPC stream with one batch of two rows (minimum, maximum), so
 /// that every value keeps its exact type, and the NULL counts in the schema's metadata.
 pub(crate) fn encode_columns(columns: &[ColumnSummary], schema: &Schema) -> Result<Vec<u8>> {
-    let failed = |source| Error::Arrow {
-        action: "cannot encode column statistics",
-        source,
-    };
+    let failed = |source| Error::Arrow { action: "cannot encode column statistics", source };
     // The first field is there so that a batch without any bounds still has a column.
     let mut fields = vec![Field::new("_", DataType::Int8, false)];
     let mut arrays: Vec<ArrayRef> = vec![Arc::new(Int8Array::from(vec![0, 0]))];
@@ -251,10 +225,7 @@ pub(crate) fn encode_columns(columns: &[ColumnSummary], schema: &Schema) -> Resu
     }
     let nulls: Vec<u64> = columns.iter().map(|column| column.null_count).collect();
     let nulls = serde_json::to_string(&nulls).map_err(|e| failed(arrow::error::ArrowError::ExternalError(e.into())))?;
-    let schema = Arc::new(Schema::new_with_metadata(
-        fields,
-        HashMap::from([(NULL_COUNTS.to_owned(), nulls)]),
-    ));
+    let schema = Arc::new(Schema::new_with_metadata(fields, HashMap::from([(NULL_COUNTS.to_owned(), nulls)])));
     let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).map_err(failed)?;
     let mut bytes = Vec::new();
     let mut writer = StreamWriter::try_new(&mut bytes, &schema).map_err(failed)?;
@@ -272,14 +243,8 @@ pub(crate) fn decode_columns(bytes: &[u8], columns: usize) -> std::result::Resul
     if nulls.len() != columns {
         return Err(format!("statistics of {} columns instead of {columns}", nulls.len()));
     }
-    let mut result: Vec<ColumnSummary> = nulls
-        .into_iter()
-        .map(|null_count| ColumnSummary {
-            null_count,
-            min: None,
-            max: None,
-        })
-        .collect();
+    let mut result: Vec<ColumnSummary> =
+        nulls.into_iter().map(|null_count| ColumnSummary { null_count, min: None, max: None }).collect();
     for batch in reader {
         let batch = batch.map_err(|e| e.to_string())?;
         for (field, array) in batch.schema().fields().iter().zip(batch.columns()).skip(1) {

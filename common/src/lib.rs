@@ -1,7 +1,11 @@
 //! What every part of Ancho shares: ids, errors, partitioning, plan nodes, telemetry.
 //!
 //! This crate knows nothing of Raft, Flight SQL or the storage engine.
+pub mod duration;
 pub mod error;
 pub mod ids;
+pub mod object_stores;
 pub mod partition;
+pub mod plan;
 pub mod schema;
+pub mod spec;

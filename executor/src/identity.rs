@@ -156,8 +156,8 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Stored> {
 fn write(dir: &Path, stored: &Stored) -> Result<()> {
     let path = dir.join(FILE);
     let beside = dir.join(format!("{FILE}.new"));
-    let mut text = serde_json::to_vec_pretty(stored)
-        .map_err(|e| Error::Identity { path: path.clone(), reason: e.to_string() })?;
+    let mut text =
+        serde_json::to_vec_pretty(stored).map_err(|e| Error::Identity { path: path.clone(), reason: e.to_string() })?;
     text.push(b'\n');
     let put = || -> std::io::Result<()> {
         let mut file = File::create(&beside)?;

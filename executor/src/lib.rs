@@ -1,1 +1,39 @@
-//! placeholder
+//! The executor: holds partitions on local disk, keeps a session with the leading scheduler, takes in rows of writes
+//! and runs fragments of queries.
+//!
+//! ```text
+//!            session (own thread)                 gRPC server
+//!      Hello, Beat ▲   │ Assignments          rows │        │ fragments
+//!                  │   ▼                           ▼        ▼
+//!              ┌───────────────┐             ┌────────┐ ┌────────┐
+//!   lease ◄────┤ PartitionHost │◄────────────┤ ingest │ │ worker │
+//!              └───────┬───────┘             └────────┘ └────────┘
+//!                      ▼
+//!      <data_dir>/partitions/<id>/   one Cayenne partition each
+//! ```
+//!
+//! * [`executor`] – starts and stops the parts
+//! * [`identity`] – the data directory: who this is, which cluster it belongs to, one process at a time
+//! * [`session`] – the session with the leader, and the lease that it gives
+//! * [`host`] – the partitions: assigned, loaded, published, pinned, scanned
+//! * [`ingest`] – writes: stage, seal, publish, discard
+//!
+//! Nothing here knows of Raft: a set of assignments, each partition with epoch, version and latest commits, is all that
+//! an executor learns of the cluster.
+pub mod executor;
+pub mod options;
+pub mod error;
+pub mod identity;
+pub mod session;
+pub mod host;
+pub mod ingest;
+pub mod worker;
+
+mod disk;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use executor::{Executor, ExecutorHandle};
+pub use host::{HostOptions, LoadedPartition, PartitionHost, PartitionInfo};
+pub use options::ExecutorOptions;

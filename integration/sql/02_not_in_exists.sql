@@ -197,12 +197,26 @@ SELECT g, x, y FROM n_nulls o WHERE o.x NOT IN (SELECT i.y FROM n_nulls i WHERE 
 
 -- @query S02_correlated_in
 SELECT g, x, y FROM n_nulls o WHERE o.x IN (SELECT i.y FROM n_nulls i WHERE i.g = o.g)
+-- @expect
+1	1	1
+3	7	7
 
 -- @query S02_correlated_not_exists
 SELECT g, x, y FROM n_nulls o WHERE NOT EXISTS (SELECT 1 FROM n_nulls i WHERE i.y = o.x AND i.g = o.g)
+-- @expect
+1	2	NULL
+1	NULL	3
+2	1	5
+2	NULL	NULL
+NULL	8	8
+NULL	NULL	NULL
 
 -- @query S02_correlated_exists_non_equi
 SELECT g, x, y FROM n_nulls o WHERE EXISTS (SELECT 1 FROM n_nulls i WHERE i.y > o.x AND i.g = o.g)
+-- @expect
+1	1	1
+1	2	NULL
+2	1	5
 
 -- @query S02_not_in_distinct_aggregate
 SELECT a FROM n_t1 WHERE a NOT IN (SELECT max(x) FROM n_nulls GROUP BY g)

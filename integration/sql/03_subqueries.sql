@@ -160,6 +160,11 @@ SELECT id FROM q_emp WHERE id = (SELECT max(r) FROM (SELECT row_number() OVER (O
 
 -- @query S19_scalar_boolean
 SELECT id FROM q_dept WHERE (SELECT count(*) > 1 FROM q_two)
+-- @expect
+10
+20
+30
+40
 
 -- @query S19_scalar_in_join_condition
 SELECT e.id, d.id FROM q_emp e JOIN q_dept d ON e.dept = d.id AND e.salary > (SELECT avg(salary) FROM q_emp)
@@ -174,6 +179,10 @@ SELECT sum(salary - (SELECT min(salary) FROM q_emp)) FROM q_emp
 
 -- @query S19_scalar_in_group_by
 SELECT salary > (SELECT avg(salary) FROM q_emp) AS high, count(*) FROM q_emp GROUP BY 1
+-- @expect
+NULL	1
+false	4
+true	3
 
 -- @query S19_scalar_in_limit_of_nested
 SELECT id FROM (SELECT id FROM q_emp WHERE id > (SELECT min(id) FROM q_emp) ORDER BY id LIMIT 2) t
@@ -216,6 +225,11 @@ twenty
 
 -- @query sub_correlated_self
 SELECT e.id, (SELECT max(b.salary) FROM q_emp b WHERE b.id = e.boss) FROM q_emp e WHERE e.id <= 4
+-- @expect
+1	NULL
+2	100
+3	100
+4	100
 
 -- The engine refuses this form today; when it learns it, replace `error` by the rows.
 -- @query sub_correlated_in_case error
@@ -263,6 +277,11 @@ SELECT e.id FROM q_emp e WHERE EXISTS (SELECT 1 FROM (SELECT dept, max(salary) A
 
 -- @query sub_derived_table
 SELECT t.dept, t.c, d.name FROM (SELECT dept, count(*) AS c FROM q_emp GROUP BY dept) t LEFT JOIN q_dept d ON d.id = t.dept
+-- @expect
+10	3	ten
+20	3	twenty
+30	1	thirty
+NULL	1	NULL
 
 -- @query sub_derived_of_derived
 SELECT max(c) FROM (SELECT count(*) AS c FROM (SELECT dept FROM q_emp WHERE salary > 60) x GROUP BY dept) y
@@ -271,15 +290,42 @@ SELECT max(c) FROM (SELECT count(*) AS c FROM (SELECT dept FROM q_emp WHERE sala
 
 -- @query sub_lateral_filter
 SELECT d.id, l.id FROM q_dept d JOIN LATERAL (SELECT e.id FROM q_emp e WHERE e.dept = d.id) l ON true
+-- @expect
+10	1
+10	2
+10	3
+20	4
+20	5
+20	8
+30	6
 
 -- @query sub_lateral_left
 SELECT d.id, l.id FROM q_dept d LEFT JOIN LATERAL (SELECT e.id FROM q_emp e WHERE e.dept = d.id) l ON true
+-- @expect
+10	1
+10	2
+10	3
+20	4
+20	5
+20	8
+30	6
+40	NULL
 
 -- @query sub_lateral_aggregate
 SELECT d.id, l.s FROM q_dept d CROSS JOIN LATERAL (SELECT sum(e.salary) AS s FROM q_emp e WHERE e.dept = d.id) l
+-- @expect
+10	260
+20	180
+30	70
+40	NULL
 
 -- @query sub_lateral_comma
 SELECT d.id, l.m FROM q_dept d, LATERAL (SELECT max(salary) AS m FROM q_emp e WHERE e.dept = d.id) l
+-- @expect
+10	100
+20	120
+30	70
+40	NULL
 
 -- @query sub_exists_and_not_exists
 SELECT d.id FROM q_dept d WHERE EXISTS (SELECT 1 FROM q_emp e WHERE e.dept = d.id) AND NOT EXISTS (SELECT 1 FROM q_emp e WHERE e.dept = d.id AND e.salary > 90)
@@ -312,7 +358,7 @@ SELECT id FROM q_emp WHERE dept = ANY (SELECT id FROM q_dept WHERE budget > 150)
 5
 8
 
--- @query sub_correlated_limit_one
+-- @query sub_correlated_limit_one rows=4
 SELECT d.id, (SELECT first_value(e.id ORDER BY e.salary DESC, e.id) FROM q_emp e WHERE e.dept = d.id AND e.salary IS NOT NULL) FROM q_dept d
 
 -- @table q_cust partition_by=bucket(4, ck)

@@ -165,6 +165,22 @@ NULL	n
 
 -- @query set_union_all
 SELECT k, s FROM u_x UNION ALL SELECT k, s FROM u_y
+-- @expect
+1	a
+1	a
+1	a
+2	b
+2	b
+2	b
+3	NULL
+3	NULL
+4	d
+5	e
+NULL	NULL
+NULL	NULL
+NULL	NULL
+NULL	m
+NULL	n
 
 -- @query set_union_all_then_distinct
 SELECT k FROM u_x UNION ALL SELECT k FROM u_y UNION SELECT 1
@@ -224,6 +240,13 @@ SELECT k, s FROM u_x EXCEPT SELECT k, s FROM u_x
 
 -- @query set_intersect_self
 SELECT k, s FROM u_x INTERSECT SELECT k, s FROM u_x
+-- @expect
+1	a
+2	b
+3	NULL
+4	d
+NULL	NULL
+NULL	n
 
 -- @query set_intersect_then_union
 SELECT k FROM u_x INTERSECT SELECT k FROM u_y UNION ALL SELECT 100
@@ -281,6 +304,17 @@ NULL
 
 -- @query set_grouped_branches
 SELECT s, count(*) FROM u_x GROUP BY s UNION ALL SELECT s, -count(*) FROM u_y GROUP BY s
+-- @expect
+NULL	-2
+NULL	3
+a	-1
+a	2
+b	-2
+b	1
+d	1
+e	-1
+m	-1
+n	1
 
 -- @query set_values_union
 VALUES (1, 'a'), (2, 'b') UNION VALUES (2, 'b'), (3, 'c')
@@ -291,10 +325,10 @@ VALUES (1, 'a'), (2, 'b') UNION VALUES (2, 'b'), (3, 'c')
 
 -- The engine gives INTERSECT ALL and EXCEPT ALL the semantics of a semi and an anti join; the cases pin only that placement does not matter.
 
--- @query set_intersect_all
+-- @query set_intersect_all rows=6
 SELECT k, s FROM u_x INTERSECT ALL SELECT k, s FROM u_y
 
--- @query set_except_all
+-- @query set_except_all rows=2
 SELECT k, s FROM u_x EXCEPT ALL SELECT k, s FROM u_y
 
 -- @query set_limit_over_union ordered

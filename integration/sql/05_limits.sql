@@ -252,6 +252,17 @@ SELECT p, v, lead(v) OVER (PARTITION BY p ORDER BY v) FROM l_v ORDER BY p, v LIM
 
 -- @query S16_top_k_with_filter ordered
 SELECT id, b FROM l_top WHERE a = 3 ORDER BY b, id LIMIT 10
+-- @expect
+1655	8
+1830	27
+1571	79
+1746	98
+1921	117
+1662	169
+1837	188
+1578	240
+1753	259
+1928	278
 
 -- @query S16_top_k_with_filter_is_distinct
 SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM l_top WHERE a = 3 ORDER BY b, id LIMIT 50) q
@@ -260,40 +271,111 @@ SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM l_top WHERE a = 3 ORDER
 
 -- @query S16_top_k_descending ordered
 SELECT id, b, c FROM l_top WHERE a <> 0 ORDER BY b DESC, id LIMIT 7
+-- @expect
+463	99990	r463
+309	99989	r309
+155	99988	r155
+1	99987	r1
+464	99977	r464
+310	99976	r310
+156	99975	r156
 
 -- @query S16_top_k_push_down_off ordered
 -- @set datafusion.optimizer.enable_dynamic_filter_pushdown=false
 SELECT id, b FROM l_top WHERE a = 3 ORDER BY b, id LIMIT 10
+-- @expect
+1655	8
+1830	27
+1571	79
+1746	98
+1921	117
+1662	169
+1837	188
+1578	240
+1753	259
+1928	278
 
 -- @query S16_top_k_no_filter ordered
 SELECT id, b FROM l_top ORDER BY b, id LIMIT 5
+-- @expect
+1916	2
+1829	4
+1742	6
+1655	8
+1568	10
 
 -- @query S16_top_k_string_key ordered
 SELECT c FROM l_top WHERE a = 1 ORDER BY c DESC LIMIT 5
+-- @expect
+r995
+r99
+r988
+r981
+r974
 
 -- @query S16_top_k_two_keys ordered
 SELECT a, b, id FROM l_top ORDER BY a DESC, b, id LIMIT 6
+-- @expect
+6	6	1742
+6	25	1917
+6	77	1658
+6	96	1833
+6	148	1574
+6	167	1749
 
 -- @query S16_top_k_expression_key ordered
 SELECT id, b FROM l_top ORDER BY abs(b - 49000), id LIMIT 5
+-- @expect
+648	48999
+530	49002
+766	48996
+884	48993
+883	49010
 
 -- @query S16_top_k_last_chunk_only ordered
 SELECT id, b FROM l_top WHERE id > 1500 ORDER BY b, id LIMIT 3
+-- @expect
+1916	2
+1829	4
+1742	6
 
 -- @query S16_top_k_under_aggregate
 SELECT sum(id), sum(b), count(*) FROM (SELECT id, b FROM l_top WHERE a IN (2, 5) ORDER BY b, id LIMIT 100) q
+-- @expect
+174328	73649	100
 
 -- @query S16_top_k_join ordered
 SELECT x.id, x.b FROM l_top x JOIN l_t y ON x.id = y.id ORDER BY x.b, x.id LIMIT 4
+-- @expect
+25	99675
+24	99688
+23	99701
+22	99714
 
 -- @query S16_top_k_offset ordered
 SELECT id FROM l_top ORDER BY b DESC, id LIMIT 5 OFFSET 700
+-- @expect
+635
+753
+871
+989
+518
 
 -- @query S16_top_k_groups ordered
 SELECT a, max(b) FROM l_top GROUP BY a ORDER BY max(b) DESC, a LIMIT 3
+-- @expect
+1	99990
+2	99977
+3	99964
 
 -- @query S16_top_k_group_limit ordered
 SELECT id % 100 AS g, min(b) AS m FROM l_top GROUP BY id % 100 ORDER BY m, g LIMIT 5
+-- @expect
+16	2
+29	4
+42	6
+55	8
+68	10
 
 -- @query topk_nulls_first ordered
 SELECT id, x FROM l_nul ORDER BY x NULLS FIRST, id LIMIT 3
@@ -321,7 +403,7 @@ SELECT id, f FROM l_nul ORDER BY f ASC NULLS LAST, id
 3	NULL
 4	NULL
 
--- @query order_by_default_nulls_both_ways ordered
+-- @query order_by_default_nulls_both_ways ordered rows=6
 SELECT id FROM l_nul ORDER BY x DESC, id
 
 -- @query order_by_position ordered
@@ -356,8 +438,49 @@ SELECT id FROM l_nul ORDER BY coalesce(x, 4), id
 
 -- @query order_by_many_rows ordered
 SELECT id FROM l_top WHERE id % 50 = 0 ORDER BY id DESC
+-- @expect
+2000
+1950
+1900
+1850
+1800
+1750
+1700
+1650
+1600
+1550
+1500
+1450
+1400
+1350
+1300
+1250
+1200
+1150
+1100
+1050
+1000
+950
+900
+850
+800
+750
+700
+650
+600
+550
+500
+450
+400
+350
+300
+250
+200
+150
+100
+50
 
--- @query order_full_table ordered
+-- @query order_full_table ordered rows=285
 SELECT id, a FROM l_top WHERE a = 6 ORDER BY b DESC, id
 
 -- @query distinct_on ordered
@@ -371,6 +494,14 @@ SELECT DISTINCT ON (p) p, id FROM l_t ORDER BY p, id DESC
 
 -- @query distinct_on_two ordered
 SELECT DISTINCT ON (a) a, id, b FROM l_top ORDER BY a, b, id
+-- @expect
+0	1568	10
+1	1569	33
+2	1829	4
+3	1655	8
+4	1656	31
+5	1916	2
+6	1742	6
 
 -- @query distinct_rows
 SELECT DISTINCT a FROM l_top
@@ -385,6 +516,11 @@ SELECT DISTINCT a FROM l_top
 
 -- @query distinct_with_nulls
 SELECT DISTINCT x IS NULL, f IS NULL FROM l_nul
+-- @expect
+false	false
+false	true
+true	false
+true	true
 
 -- @query distinct_then_order_limit ordered
 SELECT DISTINCT a FROM l_top ORDER BY a DESC LIMIT 2

@@ -122,12 +122,20 @@ SELECT sum(DISTINCT x), sum(x), avg(DISTINCT x) FROM a_t
 
 -- @query agg_distinct_mixed_with_plain
 SELECT g % 3, count(DISTINCT h), count(DISTINCT s), count(*), sum(id) FROM a_big GROUP BY g % 3
+-- @expect
+0	9	29	1153	1730653
+1	9	29	924	1386462
+2	9	29	923	1384385
 
 -- @query agg_two_distincts_same_column
 SELECT count(DISTINCT h), sum(DISTINCT h), min(h) FROM a_big
+-- @expect
+9	68	0
 
 -- @query agg_count_distinct_two_columns_by_struct
 SELECT count(*) FROM (SELECT DISTINCT g, h FROM a_big) q
+-- @expect
+117
 
 -- @query agg_filter_clause
 SELECT count(*) FILTER (WHERE x > 1), sum(x) FILTER (WHERE g = 'a'), count(*) FILTER (WHERE x IS NULL), sum(x) FILTER (WHERE false) FROM a_t
@@ -173,6 +181,14 @@ NULL	3	2
 
 -- @query agg_group_by_two
 SELECT g, b, count(*) FROM a_t GROUP BY g, b
+-- @expect
+NULL	NULL	1
+NULL	false	1
+a	NULL	1
+a	false	1
+a	true	1
+b	true	2
+c	NULL	1
 
 -- @query agg_group_by_expression
 SELECT id % 3 AS m, count(*), sum(id) FROM a_t GROUP BY id % 3
@@ -189,7 +205,7 @@ b	4
 c	NULL
 none	6
 
--- @query agg_group_by_bucket_key
+-- @query agg_group_by_bucket_key rows=49
 SELECT id, count(*), sum(g) FROM a_big WHERE id < 50 GROUP BY id
 
 -- @query agg_group_by_bucket_key_count
@@ -199,6 +215,13 @@ SELECT count(*), sum(c) FROM (SELECT id, count(*) AS c FROM a_big GROUP BY id) q
 
 -- @query agg_group_by_double
 SELECT y, count(*) FROM a_t GROUP BY y
+-- @expect
+0.5	1
+1.5	1
+2.0	1
+4.0	1
+8.0	1
+NULL	3
 
 -- @query agg_group_by_null_literal
 SELECT NULL AS n, count(*) FROM a_t GROUP BY 1
@@ -231,7 +254,7 @@ SELECT array_agg(id ORDER BY y DESC NULLS LAST, id) FROM a_t
 -- @expect
 [6, 5, 4, 2, 1, 3, 7, 8]
 
--- @query agg_array_agg_big
+-- @query agg_array_agg_big rows=13
 SELECT g, array_agg(id ORDER BY id) FROM a_big WHERE id <= 60 GROUP BY g
 
 -- @query agg_array_agg_distinct
@@ -270,10 +293,10 @@ SELECT median(id), median(y) FROM a_t
 -- @expect
 4.5	2.0
 
--- @query agg_variance
+-- @query agg_variance rows=1
 SELECT var_pop(id), var_samp(id), stddev_pop(id - 5) FROM a_t
 
--- @query agg_variance_grouped
+-- @query agg_variance_grouped rows=4
 SELECT g, var_samp(id), stddev_pop(x) FROM a_t GROUP BY g
 
 -- @query agg_variance_single_row
@@ -283,6 +306,8 @@ NULL	0.0
 
 -- @query agg_covariance
 SELECT covar_pop(id, x), covar_samp(id, x) FROM a_t
+-- @expect
+3.2	4.0
 
 -- @query agg_correlation
 SELECT corr(id, id * 2 + 1) FROM a_t
@@ -301,6 +326,8 @@ SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM a_t
 
 -- @query agg_min_max_string
 SELECT min(g), max(g), min(s), max(s) FROM a_t CROSS JOIN (SELECT s FROM a_big WHERE id < 30) q
+-- @expect
+a	c	s0	s9
 
 -- @query agg_min_max_boolean
 SELECT min(b), max(b) FROM a_t
@@ -314,15 +341,49 @@ NULL	NULL
 
 -- @query agg_sum_of_expression
 SELECT sum(x * 2 + coalesce(id, 0)), sum(CASE WHEN b THEN 1 ELSE 0 END) FROM a_t
+-- @expect
+47	3
 
--- @query agg_of_aggregate
+-- @query agg_of_aggregate rows=1
 SELECT avg(c), max(c), min(c) FROM (SELECT g, count(*) AS c FROM a_big GROUP BY g) q
 
 -- @query agg_many_groups
 SELECT count(*), sum(c), sum(m) FROM (SELECT g, h, s, count(*) AS c, max(id) AS m FROM a_big GROUP BY g, h, s) q
+-- @expect
+2386	3000	3926805
 
 -- @query agg_grouped_by_string
 SELECT s, count(*), min(id), max(id) FROM a_big GROUP BY s
+-- @expect
+s0	103	29	2987
+s1	104	1	2988
+s10	104	10	2997
+s11	104	11	2998
+s12	104	12	2999
+s13	104	13	3000
+s14	103	14	2972
+s15	103	15	2973
+s16	103	16	2974
+s17	103	17	2975
+s18	103	18	2976
+s19	103	19	2977
+s2	104	2	2989
+s20	103	20	2978
+s21	103	21	2979
+s22	103	22	2980
+s23	103	23	2981
+s24	103	24	2982
+s25	103	25	2983
+s26	103	26	2984
+s27	103	27	2985
+s28	103	28	2986
+s3	104	3	2990
+s4	104	4	2991
+s5	104	5	2992
+s6	104	6	2993
+s7	104	7	2994
+s8	104	8	2995
+s9	104	9	2996
 
 -- @query agg_distinct_strings
 SELECT count(DISTINCT s), min(s), max(s) FROM a_big
@@ -331,12 +392,28 @@ SELECT count(DISTINCT s), min(s), max(s) FROM a_big
 
 -- @query agg_join_then_group
 SELECT a.g, count(*), sum(b.h) FROM a_t a JOIN a_big b ON a.id = b.id GROUP BY a.g
+-- @expect
+NULL	2	17
+a	3	14
+b	2	24
+c	1	13
 
 -- @query agg_group_then_join
 SELECT a.g, q.c FROM a_t a JOIN (SELECT g, count(*) AS c FROM a_big GROUP BY g) q ON a.id = q.g
+-- @expect
+NULL	231
+NULL	231
+a	231
+a	231
+a	231
+b	231
+b	231
+c	231
 
 -- @query agg_semi_join_then_count
 SELECT count(*) FROM a_big WHERE g IN (SELECT id FROM a_t) AND h > 3
+-- @expect
+1304
 
 -- @query agg_literal_only
 SELECT sum(1), count(1), max(5), min('x') FROM a_t
@@ -355,12 +432,22 @@ SELECT count(*), sum(3)
 
 -- @query agg_select_distinct_aggregate
 SELECT DISTINCT count(*) FROM a_big GROUP BY g
+-- @expect
+230
+231
 
 -- @query agg_order_by_aggregate ordered
 SELECT g, count(*) AS c FROM a_big GROUP BY g ORDER BY c DESC, g LIMIT 4
+-- @expect
+1	231
+2	231
+3	231
+4	231
 
 -- @query agg_nested_distinct
 SELECT count(*) FROM (SELECT DISTINCT h FROM (SELECT DISTINCT g, h FROM a_big) i) o
+-- @expect
+9
 
 -- @query agg_union_then_group
 SELECT k, count(*) FROM (SELECT g AS k FROM a_t UNION ALL SELECT g FROM a_t UNION ALL SELECT g FROM a_e) u GROUP BY k

@@ -48,13 +48,13 @@ SELECT CAST(avg(m) AS DECIMAL(9,2)) FROM (SELECT id % 16 AS g, avg(x) AS m FROM 
 
 -- DataFusion's own sum wraps around here, so only the cluster is held to the error.
 
--- @query S20_b_sum_overflow cluster_error
+-- @query S20_b_sum_overflow expect_only error
 SELECT sum(x) FROM d_huge
 
--- @query S20_b_sum_overflow_grouped cluster_error
+-- @query S20_b_sum_overflow_grouped expect_only error
 SELECT p, sum(x) FROM d_huge GROUP BY p
 
--- @query S20_b_sum_overflow_having cluster_error
+-- @query S20_b_sum_overflow_having expect_only error
 SELECT p FROM d_huge GROUP BY p HAVING sum(x) > 0
 
 -- @query S20_b_no_overflow_for_one_row
@@ -67,7 +67,7 @@ SELECT max(x), min(x), count(x) FROM d_huge
 -- @expect
 90000000000000000000000000000000000000	90000000000000000000000000000000000000	10
 
--- @query S20_b_window_sum_overflow cluster_error
+-- @query S20_b_window_sum_overflow expect_only error
 SELECT id, sum(x) OVER (ORDER BY id) FROM d_huge
 
 -- @query S20_c_join_scales
@@ -84,6 +84,15 @@ SELECT l.id, r.id FROM d_l l JOIN d_r r ON l.k = r.k
 
 -- @query S20_c_full_join
 SELECT l.id, r.id, l.k, r.k FROM d_l l FULL JOIN d_r r ON l.k = r.k
+-- @expect
+1	1	1.50	1.5000
+2	NULL	2.25	NULL
+3	NULL	NULL	NULL
+4	4	-1.50	-1.5000
+5	5	0.00	0.0000
+NULL	2	NULL	2.2501
+NULL	3	NULL	NULL
+NULL	6	NULL	7.0000
 
 -- @query S20_c_semi
 SELECT id FROM d_l WHERE k IN (SELECT k FROM d_r)
@@ -100,6 +109,14 @@ SELECT id FROM d_l l WHERE NOT EXISTS (SELECT 1 FROM d_r r WHERE r.k = l.k)
 
 -- @query S20_c_union_scales
 SELECT k, count(*) FROM (SELECT k FROM d_l UNION ALL SELECT k FROM d_r) u GROUP BY k
+-- @expect
+-1.5000	2
+0.0000	2
+1.5000	2
+2.2500	1
+2.2501	1
+7.0000	1
+NULL	2
 
 -- @query S20_c_filter_other_scale
 SELECT id FROM d_l WHERE k = 1.500000
@@ -143,15 +160,28 @@ SELECT DISTINCT k FROM d_key ORDER BY k DESC LIMIT 2
 
 -- @query dec_arithmetic
 SELECT id, a + b, a - b, a * b FROM d_m WHERE id < 5
+-- @expect
+1	10.375000	10.125000	1.28125000
+2	-2.099999	-4.100001	-3.10000310
+3	NULL	NULL	NULL
+4	NULL	NULL	NULL
 
 -- @query dec_division
 SELECT id, a / CAST(4 AS DECIMAL(10,2)) FROM d_m WHERE id < 5
+-- @expect
+1	2.562500
+2	-0.775000
+3	NULL
+4	0.000000
 
 -- @query dec_division_by_zero error
 SELECT a / (a - a) FROM d_m WHERE id = 1
 
 -- @query dec_modulo
 SELECT id, a % CAST(3 AS DECIMAL(10,2)) FROM d_m WHERE id < 3
+-- @expect
+1	1.25
+2	-0.10
 
 -- @query dec_sum
 SELECT sum(a), sum(b), sum(c), count(a) FROM d_m
@@ -160,15 +190,32 @@ SELECT sum(a), sum(b), sum(c), count(a) FROM d_m
 
 -- @query dec_min_max
 SELECT min(a), max(a), min(b), max(b), min(c), max(c) FROM d_m
+-- @expect
+-3.10	99999999.99	0.125000	999999999999.999999	-2.5000000000	1234567890123456789.0123456789
 
 -- @query dec_round
 SELECT id, round(a, 1), round(b, 2), floor(a), ceil(a) FROM d_m WHERE id < 5
+-- @expect
+1	10.3	0.13	10.00	11.00
+2	-3.1	1.00	-4.00	-3.00
+3	NULL	2.50	NULL	NULL
+4	0.0	NULL	0.00	0.00
 
 -- @query dec_abs_neg
 SELECT id, abs(a), -a FROM d_m
+-- @expect
+1	10.25	-10.25
+2	3.10	3.10
+3	NULL	NULL
+4	0.00	0.00
+5	99999999.99	-99999999.99
 
 -- @query dec_cast_down
 SELECT id, CAST(b AS DECIMAL(10,1)) FROM d_m WHERE id < 4
+-- @expect
+1	0.1
+2	1.0
+3	2.5
 
 -- @query dec_cast_overflow error
 SELECT CAST(a AS DECIMAL(4,2)) FROM d_m WHERE id = 5
@@ -184,6 +231,11 @@ SELECT id, TRY_CAST(a AS DECIMAL(4,2)) FROM d_m
 
 -- @query dec_cast_to_int
 SELECT id, CAST(a AS BIGINT) FROM d_m WHERE id < 5
+-- @expect
+1	10
+2	-3
+3	NULL
+4	0
 
 -- @query dec_cast_to_double
 SELECT id, CAST(a AS DOUBLE) FROM d_m WHERE id < 5
@@ -206,6 +258,12 @@ SELECT id FROM d_m WHERE a > 10 AND a < 10.5
 
 -- @query dec_group_by
 SELECT a, count(*) FROM (SELECT a FROM d_m UNION ALL SELECT a FROM d_m) u GROUP BY a
+-- @expect
+-3.10	2
+0.00	2
+10.25	2
+99999999.99	2
+NULL	2
 
 -- @query dec_order ordered
 SELECT id FROM d_m ORDER BY a DESC NULLS LAST, id
@@ -218,6 +276,8 @@ SELECT id FROM d_m ORDER BY a DESC NULLS LAST, id
 
 -- @query dec_average
 SELECT CAST(avg(a) AS DECIMAL(20,4)), CAST(avg(b) AS DECIMAL(20,4)) FROM d_m WHERE id < 5
+-- @expect
+2.3833	1.2083
 
 -- @query dec_distinct_sum
 SELECT sum(DISTINCT a), count(DISTINCT a) FROM (SELECT a FROM d_m UNION ALL SELECT a FROM d_m) u
@@ -232,9 +292,17 @@ SELECT id FROM d_m WHERE a IN (10.25, -3.1, NULL)
 
 -- @query dec_coalesce_types
 SELECT id, coalesce(a, b) FROM d_m WHERE id IN (1, 3)
+-- @expect
+1	10.250000
+3	2.500000
 
 -- @query dec_case_types
 SELECT id, CASE WHEN a > 5 THEN a ELSE 0 END FROM d_m WHERE id < 5
+-- @expect
+1	10.25
+2	0.00
+3	0.00
+4	0.00
 
 -- @query dec_window
 SELECT id, sum(a) OVER (ORDER BY id) FROM d_m WHERE id < 5
@@ -246,3 +314,5 @@ SELECT id, sum(a) OVER (ORDER BY id) FROM d_m WHERE id < 5
 
 -- @query dec_price_with_discount
 SELECT sum(a * (1 - b)) FROM d_m WHERE id < 3
+-- @expect
+8.96875310

@@ -31,6 +31,12 @@ SELECT min(t), max(t), min(s), max(s), min(i), max(i), min(b), max(b) FROM num_i
 
 -- @query int_rows
 SELECT id, t, s, i, b FROM num_i
+-- @expect
+1	127	32767	2147483647	9223372036854775807
+2	-128	-32768	-2147483648	-9223372036854775808
+3	0	0	0	0
+4	NULL	NULL	NULL	NULL
+5	7	70	700	7000
 
 -- @query int_sum_of_narrow
 SELECT sum(t), sum(s), sum(i) FROM num_i
@@ -49,17 +55,21 @@ SELECT id, i + i FROM num_i WHERE id = 5
 
 -- The engine wraps integer sums; the next three pin only that placement does not matter.
 
--- @query int_add_overflow
+-- @query int_add_overflow rows=2
 SELECT id, i + i, b + 1 FROM num_i WHERE id <= 2
 
--- @query int_sum_overflow
+-- @query int_sum_overflow rows=1
 SELECT sum(b + 0) FROM (SELECT b FROM num_i WHERE id = 1 UNION ALL SELECT b FROM num_i WHERE id = 1 UNION ALL SELECT b FROM num_i WHERE id = 5) u
 
--- @query int_multiply_overflow
+-- @query int_multiply_overflow rows=2
 SELECT id, b * 3 FROM num_i WHERE id <= 2
 
 -- @query int_product
 SELECT id, i * 2, b - 1, -i FROM num_i WHERE id >= 3
+-- @expect
+3	0	-1	0
+4	NULL	NULL	NULL
+5	1400	6999	-700
 
 -- @query int_division_truncates
 SELECT n, d, n / d FROM num_div WHERE d <> 0
@@ -140,6 +150,9 @@ SELECT count(*) FROM num_i a JOIN num_i b ON a.b = b.b AND a.i = b.i AND a.s = b
 
 -- @query int_bitwise
 SELECT id, i & 255, i | 1, i << 2, i >> 1 FROM num_i WHERE id IN (3, 5)
+-- @expect
+3	0	1	0	0
+5	188	701	2800	350
 
 -- @query int_literals_large
 SELECT count(*) FROM num_i WHERE b = 9223372036854775807
@@ -159,7 +172,7 @@ SELECT id FROM num_i WHERE t < 1000
 3
 5
 
--- @query unsigned_rows
+-- @query unsigned_rows rows=4
 SELECT id, a, b, c FROM num_u
 
 -- @query unsigned_sum_max
@@ -172,7 +185,7 @@ SELECT u.id, n.id FROM num_u u JOIN num_i n ON u.c = n.b
 -- @expect
 1	3
 
--- @query float_rows
+-- @query float_rows rows=6
 SELECT id, f, r FROM num_f
 
 -- @query float_sum_exact
@@ -198,9 +211,17 @@ SELECT count(*) FROM num_f WHERE f = -0.0
 
 -- @query float_negative_zero_groups
 SELECT count(*) FROM (SELECT v FROM (SELECT CAST(0.0 AS DOUBLE) AS v UNION ALL SELECT CAST('-0.0' AS DOUBLE)) t GROUP BY v) q
+-- @expect
+1
 
 -- @query float_functions
 SELECT id, round(f), floor(f), ceil(f), trunc(f), abs(f) FROM num_f WHERE id <> 5
+-- @expect
+1	2.0	1.0	2.0	1.0	1.5
+2	0.0	0.0	0.0	0.0	0.0
+3	-1.0	-1.0	-0.0	-0.0	0.5
+4	NULL	NULL	NULL	NULL	NULL
+6	4.0	4.0	4.0	4.0	4.0
 
 -- @query float_sqrt_power
 SELECT id, sqrt(abs(f)), power(f, 2) FROM num_f WHERE id IN (2, 6)
@@ -218,6 +239,11 @@ SELECT id FROM num_f WHERE f = r
 
 -- @query float_join
 SELECT a.id, b.id FROM num_f a JOIN num_f b ON a.f = b.r
+-- @expect
+1	1
+2	2
+3	3
+6	6
 
 -- @query float_cast_to_int
 SELECT id, CAST(f AS INT) FROM num_f WHERE id IN (1, 2, 6)
@@ -240,6 +266,8 @@ NULL	1
 
 -- @query special_equal_nan
 SELECT count(*) FROM num_s WHERE f = CAST('NaN' AS DOUBLE)
+-- @expect
+2
 
 -- @query special_isnan
 SELECT id FROM num_s WHERE isnan(f)
@@ -269,6 +297,8 @@ SELECT count(DISTINCT f) FROM num_s
 
 -- @query special_join
 SELECT a.id, b.id FROM num_s a JOIN num_s b ON a.f = b.f WHERE a.id < b.id
+-- @expect
+1	5
 
 -- @query special_filter_greater
 SELECT id FROM num_s WHERE f > 0 AND NOT isnan(f)
@@ -278,6 +308,12 @@ SELECT id FROM num_s WHERE f > 0 AND NOT isnan(f)
 
 -- @query num_greatest_least
 SELECT id, greatest(i, s), least(i, 3) FROM num_i
+-- @expect
+1	2147483647	3
+2	-32768	-2147483648
+3	0	0
+4	NULL	3
+5	700	3
 
 -- @query num_nullif_zero
 SELECT n, n / nullif(d, 0) FROM num_div

@@ -32,10 +32,10 @@ SELECT min(d), max(d), count(d), count(DISTINCT d) FROM ts_t
 -- @expect
 1900-03-01	2024-12-31	6	6
 
--- @query ts_min_max
+-- @query ts_min_max rows=1
 SELECT min(ts), max(ts) FROM ts_t
 
--- @query ts_rows
+-- @query ts_rows rows=7
 SELECT id, ts FROM ts_t
 
 -- @query ts_compare
@@ -63,24 +63,37 @@ SELECT id, extract(year FROM ts), extract(month FROM ts), extract(day FROM ts), 
 
 -- @query ts_date_part
 SELECT id, date_part('quarter', d), date_part('week', d), date_part('doy', d), date_part('dow', d) FROM ts_t WHERE id <> 4
+-- @expect
+1	1	9	60	4
+2	4	1	365	3
+3	1	1	1	4
+5	4	1	366	2
+6	1	9	60	4
+7	1	9	61	5
 
 -- @query ts_epoch
 SELECT id, date_part('epoch', d) FROM ts_t WHERE id IN (2, 3)
+-- @expect
+2	-86400.0
+3	0.0
 
--- @query ts_trunc
+-- @query ts_trunc rows=7
 SELECT id, date_trunc('year', ts), date_trunc('month', ts), date_trunc('day', ts), date_trunc('hour', ts) FROM ts_t
 
--- @query ts_trunc_quarter_week
+-- @query ts_trunc_quarter_week rows=2
 SELECT id, date_trunc('quarter', ts), date_trunc('week', ts) FROM ts_t WHERE id IN (1, 5)
 
--- @query ts_trunc_group
+-- @query ts_trunc_group rows=6
 SELECT date_trunc('month', ts) AS m, count(*) FROM ts_t GROUP BY date_trunc('month', ts)
 
--- @query ts_plus_interval
+-- @query ts_plus_interval rows=7
 SELECT id, ts + INTERVAL '1' DAY, ts - INTERVAL '1' HOUR FROM ts_t
 
 -- @query date_plus_months
 SELECT id, d + INTERVAL '1' MONTH, d - INTERVAL '1' YEAR FROM ts_t WHERE id IN (1, 5)
+-- @expect
+1	2024-03-29	2023-02-28
+5	2025-01-31	2023-12-31
 
 -- @query date_end_of_month
 SELECT CAST(DATE '2024-01-31' + INTERVAL '1' MONTH AS DATE), CAST(DATE '2023-01-31' + INTERVAL '1' MONTH AS DATE)
@@ -89,6 +102,10 @@ SELECT CAST(DATE '2024-01-31' + INTERVAL '1' MONTH AS DATE), CAST(DATE '2023-01-
 
 -- @query date_minus_date_group
 SELECT d - DATE '2023-12-25' AS days, id FROM ts_days WHERE id < 3
+-- @expect
+0	0
+1	1
+2	2
 
 -- @query date_compare_with_timestamp
 SELECT id FROM ts_t WHERE ts >= d AND ts < d + INTERVAL '1' DAY
@@ -171,7 +188,7 @@ SELECT TRY_CAST('2024-02-30' AS DATE), TRY_CAST('2024-02-28' AS DATE)
 -- @expect
 NULL	2024-02-28
 
--- @query ts_units_rows
+-- @query ts_units_rows rows=4
 SELECT id, s, ms, us, ns FROM ts_units
 
 -- @query ts_units_equal
@@ -207,7 +224,7 @@ SELECT a.id, b.id FROM ts_zone a JOIN ts_zone b ON a.z = b.z
 2	2
 3	3
 
--- @query ts_zone_group
+-- @query ts_zone_group rows=3
 SELECT z, count(*) FROM ts_zone GROUP BY z
 
 -- @query ts_zone_filter
@@ -249,7 +266,7 @@ SELECT count(DISTINCT n), count(*) FROM ts_ns
 -- @expect
 3	4
 
--- @query ts_ns_group
+-- @query ts_ns_group rows=3
 SELECT n, count(*) FROM ts_ns GROUP BY n
 
 -- @query ts_ns_join
@@ -280,7 +297,7 @@ SELECT id, to_char(d, '%Y/%m/%d') FROM ts_t WHERE id < 3
 1	2024/02/29
 2	1969/12/31
 
--- @query ts_date_bin
+-- @query ts_date_bin rows=2
 SELECT id, date_bin(INTERVAL '15 minutes', ts, TIMESTAMP '2000-01-01 00:00:00') FROM ts_t WHERE id IN (1, 5)
 
 -- @query ts_difference_compare
@@ -308,3 +325,16 @@ SELECT id, CAST(ts AS TIME) FROM ts_t WHERE id IN (3, 5)
 
 -- @query ts_window_by_month
 SELECT id, count(*) OVER (PARTITION BY date_trunc('month', d) ORDER BY d) FROM ts_days WHERE id < 12
+-- @expect
+0	1
+1	2
+2	3
+3	4
+4	5
+5	6
+6	7
+7	1
+8	2
+9	3
+10	4
+11	5

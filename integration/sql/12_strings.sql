@@ -147,7 +147,7 @@ SELECT t.id, x.i FROM s_t t JOIN s_in x ON t.id = x.i WHERE x.s IN ('a', 'b', 'c
 2	2
 2	2
 
--- @query str_rows
+-- @query str_rows rows=15
 SELECT id, s FROM s_t
 
 -- @query str_like_prefix
@@ -199,6 +199,7 @@ SELECT id FROM s_t WHERE s NOT LIKE '%a%'
 2
 3
 6
+8
 9
 14
 15
@@ -233,6 +234,12 @@ SELECT id FROM s_t WHERE s !~ '[a-z]'
 
 -- @query str_regexp_replace
 SELECT id, regexp_replace(s, '[aeiou]', '*', 'g') FROM s_t WHERE id <= 5
+-- @expect
+1	*ppl*
+2	Appl*
+3	(empty)
+4	NULL
+5	b*n*n* spl*t
 
 -- @query str_empty_is_not_null
 SELECT id FROM s_t WHERE s = ''
@@ -319,7 +326,7 @@ SELECT id, substr(s, 2, 3), left(s, 2), right(s, 2) FROM s_t WHERE id IN (1, 8, 
 8	pfe	äp	el
 9	本語	日本	本語
 
--- @query str_trim
+-- @query str_trim rows=1
 SELECT trim(s), length(trim(s)), ltrim(s), rtrim(s) FROM s_t WHERE id = 11
 
 -- @query str_replace_position
@@ -397,6 +404,12 @@ SELECT count(*) FROM s_big a JOIN s_big b ON a.k = b.k
 
 -- @query str_union_distinct
 SELECT s FROM s_t WHERE id < 5 UNION SELECT upper(s) FROM s_t WHERE id < 5
+-- @expect
+(empty)
+APPLE
+Apple
+NULL
+apple
 
 -- @query str_count_distinct_folded
 SELECT count(DISTINCT lower(s)) FROM s_t

@@ -29,28 +29,30 @@ CREATE TABLE di_st AS SELECT column1 AS id, named_struct('d', arrow_cast(column2
 -- @table di_part partition_by=s
 CREATE TABLE di_part AS SELECT column1 AS id, arrow_cast(column2, 'Dictionary(Int16, Utf8)') AS s FROM (VALUES (1, 'x'), (2, 'y'), (3, 'x'), (4, NULL), (5, ''));
 
--- @query S22_group_by
+-- A single DataFusion process fails on most of these with a key overflow; the cluster must answer.
+
+-- @query S22_group_by expect_only
 SELECT count(*), sum(c) FROM (SELECT s, count(*) AS c FROM di_over GROUP BY s) q
 -- @expect
 300	300
 
--- @query S22_distinct
+-- @query S22_distinct expect_only
 SELECT count(*) FROM (SELECT DISTINCT s FROM di_over) q
 -- @expect
 300
 
--- @query S22_group_by_rows
+-- @query S22_group_by_rows expect_only rows=300
 SELECT s, count(*) FROM di_over GROUP BY s
 
--- @query S22_distinct_rows
+-- @query S22_distinct_rows expect_only rows=300
 SELECT DISTINCT s FROM di_over
 
--- @query S22_count_distinct
+-- @query S22_count_distinct expect_only
 SELECT count(DISTINCT s) FROM di_over
 -- @expect
 300
 
--- @query S22_all_rows
+-- @query S22_all_rows rows=300
 SELECT p, id, s FROM di_over
 
 -- @query S22_order_limit ordered
@@ -65,12 +67,12 @@ SELECT min(s), max(s) FROM di_over
 -- @expect
 one-1	two-99
 
--- @query S22_join
+-- @query S22_join expect_only
 SELECT count(*) FROM di_over a JOIN di_over b ON a.s = b.s
 -- @expect
 300
 
--- @query S22_union
+-- @query S22_union expect_only
 SELECT count(*) FROM (SELECT s FROM di_over UNION SELECT s FROM di_over) u
 -- @expect
 300
@@ -80,17 +82,17 @@ SELECT p, id FROM di_over WHERE s = 'two-50'
 -- @expect
 2	50
 
--- @query S22_group_by_two
+-- @query S22_group_by_two expect_only
 SELECT count(*) FROM (SELECT s, p, count(*) FROM di_over GROUP BY s, p) q
 -- @expect
 300
 
--- @query S22_window
+-- @query S22_window expect_only
 SELECT max(c), count(*) FROM (SELECT count(*) OVER (PARTITION BY s) AS c FROM di_over) q
 -- @expect
 1	300
 
--- @query S22_array_agg
+-- @query S22_array_agg expect_only
 SELECT p, array_length(array_agg(s)) FROM di_over GROUP BY p
 -- @expect
 1	100
@@ -152,7 +154,7 @@ SELECT a.id, b.id FROM di_dict a JOIN di_large b ON a.s = b.s
 2	1
 3	2
 
--- @query S23_full_join
+-- @query S23_full_join rows=8
 SELECT a.id, b.id FROM di_dict a FULL JOIN di_plain b ON a.s = b.s
 
 -- @query S23_semi
@@ -253,7 +255,7 @@ SELECT id, coalesce(s, 'none') FROM di_dict
 3	y
 4	none
 
--- @query dict_window
+-- @query dict_window rows=4
 SELECT id, row_number() OVER (PARTITION BY s ORDER BY id) FROM di_dict
 
 -- @query dict_string_agg
@@ -261,7 +263,7 @@ SELECT string_agg(s, ',' ORDER BY id) FROM di_dict
 -- @expect
 x,x,y
 
--- @query dict_two_columns
+-- @query dict_two_columns rows=4
 SELECT a.s, b.s FROM di_dict a CROSS JOIN di_dict b WHERE a.id = 1
 
 -- @query dict_scalar_subquery
@@ -300,7 +302,7 @@ SELECT id FROM di_st WHERE st['d'] = 'x'
 -- @expect
 1
 
--- @query S26_struct_equals_null_struct
+-- @query S26_struct_equals_null_struct rows=0
 SELECT id FROM di_st WHERE st = arrow_cast(NULL, 'Struct("d": Dictionary(Int32, Utf8))')
 
 -- @query S26_struct_equals_struct
@@ -313,10 +315,10 @@ SELECT count(*) FROM di_st WHERE st IS NULL
 -- @expect
 0
 
--- @query S26_list_of_dictionary_values
+-- @query S26_list_of_dictionary_values rows=2
 SELECT id FROM di_dict WHERE array_has(make_array(arrow_cast('x', 'Dictionary(Int32, Utf8)'), arrow_cast('q', 'Dictionary(Int32, Utf8)')), s)
 
--- @query S26_list_constant_column
+-- @query S26_list_constant_column rows=1
 SELECT id, make_array(arrow_cast('x', 'Dictionary(Int32, Utf8)'), s) FROM di_dict WHERE id = 3
 
 -- @query S26_in_list_of_dictionary_constants
@@ -337,5 +339,5 @@ SELECT id FROM di_plain WHERE s = arrow_cast('x', 'Dictionary(Int8, Utf8)')
 2
 4
 
--- @query S26_group_by_struct
+-- @query S26_group_by_struct rows=3
 SELECT st['d'], count(*) FROM di_st GROUP BY st

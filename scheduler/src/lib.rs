@@ -7,6 +7,14 @@
 //! * [`planner`] – tables for the query engine, routing of scans to owners, checks on plans
 //! * [`query`] – one statement from text to rows: parse, plan, run, retry
 //! * [`frontend`] – Flight SQL and HTTP
+//! * [`node`] – the process: all of these, started and stopped in order
+pub mod frontend;
+pub mod node;
 pub mod placement;
+pub mod planner;
+pub mod query;
 pub mod raft;
+pub mod sessions;
 pub mod state;
+
+pub use node::{Scheduler, SchedulerHandle, SchedulerOptions};

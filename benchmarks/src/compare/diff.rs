@@ -26,20 +26,12 @@ pub struct SortKey {
 impl SortKey {
     /// `ORDER BY column`: nulls last.
     pub const fn ascending(column: usize) -> Self {
-        Self {
-            column,
-            descending: false,
-            nulls_first: false,
-        }
+        Self { column, descending: false, nulls_first: false }
     }
 
     /// `ORDER BY column DESC`: nulls first.
     pub const fn descending(column: usize) -> Self {
-        Self {
-            column,
-            descending: true,
-            nulls_first: true,
-        }
+        Self { column, descending: true, nulls_first: true }
     }
 
     fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
@@ -101,21 +93,14 @@ pub struct Mismatch {
 
 impl Mismatch {
     fn because(reason: String) -> Self {
-        Self {
-            reason,
-            missing: Vec::new(),
-            unexpected: Vec::new(),
-        }
+        Self { reason, missing: Vec::new(), unexpected: Vec::new() }
     }
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
-        for (title, rows) in [
-            ("expected", &self.missing),
-            ("actual  ", &self.unexpected),
-        ] {
+        for (title, rows) in [("expected", &self.missing), ("actual  ", &self.unexpected)] {
             for row in rows {
                 write!(f, "\n  {title}: {row}")?;
             }
@@ -136,11 +121,7 @@ pub fn diff(expected: &RowSet, actual: &RowSet) -> Result<(), Mismatch> {
 /// # Errors
 /// A [`Mismatch`] when the number of columns differs, a row of one side has no partner on the other,
 /// or the actual rows are not in the order that `options.order` asks for.
-pub fn diff_with(
-    expected: &RowSet,
-    actual: &RowSet,
-    options: &DiffOptions,
-) -> Result<(), Mismatch> {
+pub fn diff_with(expected: &RowSet, actual: &RowSet, options: &DiffOptions) -> Result<(), Mismatch> {
     let both_empty = expected.rows.is_empty() && actual.rows.is_empty();
     let unknown_columns = expected.columns.is_empty() || actual.columns.is_empty();
     if both_empty && unknown_columns {
@@ -156,9 +137,7 @@ pub fn diff_with(
     let width = expected.columns.len().max(actual.columns.len());
     let largest = options.order.iter().map(|key| key.column);
     if let Some(column) = largest.chain(options.approximate.iter().copied()).find(|c| *c >= width) {
-        return Err(Mismatch::because(format!(
-            "the comparison names column {column}, the results have {width}"
-        )));
+        return Err(Mismatch::because(format!("the comparison names column {column}, the results have {width}")));
     }
     check_order(actual, &options.order)?;
 
@@ -197,19 +176,13 @@ fn compare_keys(order: &[SortKey], a: &[Value], b: &[Value]) -> Ordering {
 }
 
 fn check_order(actual: &RowSet, order: &[SortKey]) -> Result<(), Mismatch> {
-    let wrong = actual
-        .rows
-        .windows(2)
-        .position(|pair| compare_keys(order, &pair[0], &pair[1]) == Ordering::Greater);
+    let wrong = actual.rows.windows(2).position(|pair| compare_keys(order, &pair[0], &pair[1]) == Ordering::Greater);
     match wrong {
         None => Ok(()),
         Some(at) => Err(Mismatch {
             reason: format!("rows {} and {} are not in the order asked for", at + 1, at + 2),
             missing: Vec::new(),
-            unexpected: actual.rows[at..at + 2]
-                .iter()
-                .map(|row| RowSet::format_row(row))
-                .collect(),
+            unexpected: actual.rows[at..at + 2].iter().map(|row| RowSet::format_row(row)).collect(),
         }),
     }
 }
@@ -234,8 +207,7 @@ impl<'a> Rules<'a> {
                         || side.rows.iter().any(|row| row[column].holds_float())
                 });
                 let units = sides.iter().filter_map(|side| side.columns.get(column)?.unit);
-                (float || options.approximate.contains(&column))
-                    .then(|| units.fold(0.0, f64::max))
+                (float || options.approximate.contains(&column)).then(|| units.fold(0.0, f64::max))
             })
             .collect();
         Self { options, tolerance }
@@ -244,21 +216,15 @@ impl<'a> Rules<'a> {
     /// Separates the rows that tie with the last one when a limit has cut the result.
     fn split_at_limit(&self, rows: Rows<'a>, expected: &'a RowSet) -> (Rows<'a>, Rows<'a>) {
         match (self.options.limit, expected.rows.last()) {
-            (Some(limit), Some(last))
-                if expected.rows.len() == limit && !self.options.order.is_empty() =>
-            {
-                rows.into_iter()
-                    .partition(|row| !self.same_keys(last, row))
+            (Some(limit), Some(last)) if expected.rows.len() == limit && !self.options.order.is_empty() => {
+                rows.into_iter().partition(|row| !self.same_keys(last, row))
             }
             _ => (rows, Vec::new()),
         }
     }
 
     fn same_keys(&self, a: &[Value], b: &[Value]) -> bool {
-        self.options
-            .order
-            .iter()
-            .all(|key| self.same_cell(key.column, &a[key.column], &b[key.column]))
+        self.options.order.iter().all(|key| self.same_cell(key.column, &a[key.column], &b[key.column]))
     }
 
     fn same_cell(&self, column: usize, a: &Value, b: &Value) -> bool {
@@ -274,10 +240,7 @@ impl<'a> Rules<'a> {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.close(unit, a, b))
             }
             (Value::Struct(a), Value::Struct(b)) => {
-                a.len() == b.len()
-                    && a.iter()
-                        .zip(b)
-                        .all(|((n, a), (m, b))| n == m && self.close(unit, a, b))
+                a.len() == b.len() && a.iter().zip(b).all(|((n, a), (m, b))| n == m && self.close(unit, a, b))
             }
             _ => match (a.as_f64(), b.as_f64()) {
                 (Some(x), Some(y)) => self.close_numbers(unit, x, y),
@@ -296,25 +259,18 @@ impl<'a> Rules<'a> {
         let difference = (x - y).abs();
         let magnitude = x.abs().max(y.abs());
         // A unit is not exact in binary: let the digit itself pass, not just what lies below it.
-        let allowed = (self.options.relative * magnitude)
-            .max(self.options.absolute)
-            .max(unit * (1.0 + 1e-6));
+        let allowed = (self.options.relative * magnitude).max(self.options.absolute).max(unit * (1.0 + 1e-6));
         difference.is_finite() && difference <= allowed
     }
 
     fn same_row(&self, a: &[Value], b: &[Value]) -> bool {
-        a.iter()
-            .zip(b)
-            .enumerate()
-            .all(|(column, (a, b))| self.same_cell(column, a, b))
+        a.iter().zip(b).enumerate().all(|(column, (a, b))| self.same_cell(column, a, b))
     }
 
     /// Rows of each side without a partner. Rows are first grouped by their exact columns, then paired
     /// within a group by the approximate ones.
     fn unmatched(&self, expected: Rows<'a>, actual: Rows<'a>) -> (Rows<'a>, Rows<'a>) {
-        let exact: Vec<usize> = (0..self.tolerance.len())
-            .filter(|column| self.tolerance[*column].is_none())
-            .collect();
+        let exact: Vec<usize> = (0..self.tolerance.len()).filter(|column| self.tolerance[*column].is_none()).collect();
         let mut groups: BTreeMap<Vec<&Value>, (Rows<'a>, Rows<'a>)> = BTreeMap::new();
         let key = |row: &'a [Value]| exact.iter().map(|c| &row[*c]).collect::<Vec<_>>();
         for row in expected {
@@ -344,18 +300,9 @@ impl<'a> Rules<'a> {
         }
         let partner_of_right = self.maximum_pairing(&left, &right);
         let paired_left: Vec<usize> = partner_of_right.iter().flatten().copied().collect();
-        let left = left
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| !paired_left.contains(i))
-            .map(|(_, row)| *row)
-            .collect();
-        let right = right
-            .iter()
-            .zip(&partner_of_right)
-            .filter(|(_, partner)| partner.is_none())
-            .map(|(row, _)| *row)
-            .collect();
+        let left = left.iter().enumerate().filter(|(i, _)| !paired_left.contains(i)).map(|(_, row)| *row).collect();
+        let right =
+            right.iter().zip(&partner_of_right).filter(|(_, partner)| partner.is_none()).map(|(row, _)| *row).collect();
         (left, right)
     }
 
@@ -384,10 +331,8 @@ impl<'a> Rules<'a> {
     /// A largest set of disjoint pairs (augmenting paths), as the left partner of each right row: with
     /// a tolerance, sorting alone can pair neighbours the wrong way round.
     fn maximum_pairing(&self, left: &Rows<'a>, right: &Rows<'a>) -> Vec<Option<usize>> {
-        let candidates: Vec<Vec<usize>> = left
-            .iter()
-            .map(|row| (0..right.len()).filter(|j| self.same_row(row, right[*j])).collect())
-            .collect();
+        let candidates: Vec<Vec<usize>> =
+            left.iter().map(|row| (0..right.len()).filter(|j| self.same_row(row, right[*j])).collect()).collect();
         let mut partner = vec![None; right.len()];
         for i in 0..left.len() {
             let mut visited = vec![false; right.len()];
@@ -404,12 +349,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-fn augment(
-    left: usize,
-    candidates: &[Vec<usize>],
-    partner: &mut [Option<usize>],
-    visited: &mut [bool],
-) -> bool {
+fn augment(left: usize, candidates: &[Vec<usize>], partner: &mut [Option<usize>], visited: &mut [bool]) -> bool {
     for &right in &candidates[left] {
         if std::mem::replace(&mut visited[right], true) {
             continue;

@@ -1,7 +1,7 @@
 use super::*;
 use arrow::array::{
-    ArrayRef, Decimal128Array, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray,
-    StringArray, StringViewArray, StructArray, TimestampMicrosecondArray, TimestampSecondArray,
+    ArrayRef, Decimal128Array, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, StringArray,
+    StringViewArray, StructArray, TimestampMicrosecondArray, TimestampSecondArray,
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use arrow::record_batch::RecordBatch;
@@ -26,10 +26,7 @@ fn decimals(values: &[i128], scale: i8) -> ArrayRef {
 }
 
 fn ordered(order: Vec<SortKey>) -> DiffOptions {
-    DiffOptions {
-        order,
-        ..DiffOptions::default()
-    }
+    DiffOptions { order, ..DiffOptions::default() }
 }
 
 #[test]
@@ -63,22 +60,11 @@ fn the_representation_does_not_matter() {
     let dictionary: DictionaryArray<Int32Type> = vec![Some("x"), None].into_iter().collect();
     let dictionary: ArrayRef = Arc::new(dictionary);
     for other in [view, dictionary] {
-        assert_eq!(
-            diff(&set(vec![("a", text.clone())]), &set(vec![("b", other)])),
-            Ok(())
-        );
+        assert_eq!(diff(&set(vec![("a", text.clone())]), &set(vec![("b", other)])), Ok(()));
     }
-    assert_eq!(
-        diff(
-            &set(vec![("a", ints(&[5, -7]))]),
-            &set(vec![("a", decimals(&[500, -700], 2))])
-        ),
-        Ok(())
-    );
+    assert_eq!(diff(&set(vec![("a", ints(&[5, -7]))]), &set(vec![("a", decimals(&[500, -700], 2))])), Ok(()));
     let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![86_400]).with_timezone("UTC"));
-    let micros: ArrayRef = Arc::new(
-        TimestampMicrosecondArray::from(vec![86_400_000_000]).with_timezone("+02:00"),
-    );
+    let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![86_400_000_000]).with_timezone("+02:00"));
     let local: ArrayRef = Arc::new(TimestampSecondArray::from(vec![86_400]));
     let seconds = set(vec![("a", seconds)]);
     assert_eq!(diff(&seconds, &set(vec![("a", micros)])), Ok(()));
@@ -100,10 +86,7 @@ fn floats_have_a_tolerance_and_decimals_do_not() {
     let a = set(vec![("a", floats(&[1e9, f64::NAN, -0.0, f64::INFINITY]))]);
     let b = set(vec![("a", floats(&[f64::NAN, f64::INFINITY, 0.0, 1e9 + 0.5]))]);
     assert_eq!(diff(&a, &b), Ok(()));
-    let signed = DiffOptions {
-        signed_zero: true,
-        ..DiffOptions::default()
-    };
+    let signed = DiffOptions { signed_zero: true, ..DiffOptions::default() };
     assert!(diff_with(&a, &b, &signed).is_err());
     assert!(diff(&a, &set(vec![("a", floats(&[1e9 + 2.0, f64::NAN, 0.0, f64::INFINITY]))])).is_err());
     assert!(
@@ -120,10 +103,7 @@ fn an_average_may_differ_by_one_unit_of_the_coarser_side() {
     let exact = set(vec![("a", floats(&[25.575154611454693]))]);
     assert_eq!(diff(&exact, &set(vec![("a", decimals(&[25_575_154], 6))])), Ok(()));
     assert!(diff(&exact, &set(vec![("a", decimals(&[25_575_153], 6))])).is_err());
-    let rounded = DiffOptions {
-        approximate: vec![0],
-        ..DiffOptions::default()
-    };
+    let rounded = DiffOptions { approximate: vec![0], ..DiffOptions::default() };
     let (a, b) = (decimals(&[123_457], 3), decimals(&[123_456_789], 6));
     let (a, b) = (set(vec![("a", a)]), set(vec![("a", b)]));
     assert!(diff(&a, &b).is_err());
@@ -194,10 +174,7 @@ fn nested_values_are_compared_inside() {
     let error = diff(&a, &set(vec![("l", list(vec![Some(1)]))])).expect_err("a shorter list");
     assert_eq!(error.missing, ["[1, NULL]"]);
     let pair = |x: f64| -> ArrayRef {
-        Arc::new(StructArray::from(vec![(
-            Arc::new(Field::new("x", DataType::Float64, false)),
-            floats(&[x]),
-        )]))
+        Arc::new(StructArray::from(vec![(Arc::new(Field::new("x", DataType::Float64, false)), floats(&[x]))]))
     };
     let one = set(vec![("s", pair(1.0))]);
     assert_eq!(diff(&one, &set(vec![("s", pair(1.0 + 1e-12))])), Ok(()));
@@ -231,8 +208,7 @@ fn rounded_text_allows_its_last_digit() {
         Field::new("sum", DataType::Decimal128(38, 4), true),
         Field::new("count", DataType::Int64, true),
     ]));
-    let expected = RowSet::from_rounded_table("\nsum    |count\n12.35  |   3\n", &schema)
-        .expect("readable text");
+    let expected = RowSet::from_rounded_table("\nsum    |count\n12.35  |   3\n", &schema).expect("readable text");
     let close = set(vec![("sum", decimals(&[123_456], 4)), ("count", ints(&[3]))]);
     assert_eq!(diff(&expected, &close), Ok(()));
     let far = set(vec![("sum", decimals(&[123_812], 4)), ("count", ints(&[3]))]);

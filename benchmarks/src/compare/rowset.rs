@@ -8,10 +8,10 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
-    DecimalType, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, Field,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -49,10 +49,7 @@ impl RowSet {
     }
 
     /// As [`RowSet::from_batches`], for callers who know the schema even when no batch came.
-    pub fn from_batches_with_schema(
-        schema: &SchemaRef,
-        batches: &[RecordBatch],
-    ) -> anyhow::Result<Self> {
+    pub fn from_batches_with_schema(schema: &SchemaRef, batches: &[RecordBatch]) -> anyhow::Result<Self> {
         let columns = schema.fields().iter().map(|f| column_of(f)).collect();
         let mut rows: Vec<Vec<Value>> = Vec::new();
         for batch in batches {
@@ -63,12 +60,9 @@ impl RowSet {
                 schema.fields().len()
             );
             let start = rows.len();
-            rows.resize_with(start + batch.num_rows(), || {
-                Vec::with_capacity(batch.num_columns())
-            });
+            rows.resize_with(start + batch.num_rows(), || Vec::with_capacity(batch.num_columns()));
             for (field, array) in schema.fields().iter().zip(batch.columns()) {
-                let values =
-                    values_of(array).with_context(|| format!("column `{}`", field.name()))?;
+                let values = values_of(array).with_context(|| format!("column `{}`", field.name()))?;
                 for (row, value) in rows[start..].iter_mut().zip(values) {
                     row.push(value);
                 }
@@ -89,12 +83,7 @@ impl RowSet {
         Self::from_text(text.trim_start(), '|', schema, TextDigits::Rounded)
     }
 
-    fn from_text(
-        text: &str,
-        separator: char,
-        schema: &SchemaRef,
-        digits: TextDigits,
-    ) -> anyhow::Result<Self> {
+    fn from_text(text: &str, separator: char, schema: &SchemaRef, digits: TextDigits) -> anyhow::Result<Self> {
         let mut lines = text.lines();
         let header = lines.next().context("the text has no header line")?;
         ensure!(
@@ -103,14 +92,8 @@ impl RowSet {
             header.split(separator).count(),
             schema.fields().len()
         );
-        let mut columns: Vec<Column> = schema
-            .fields()
-            .iter()
-            .map(|field| Column {
-                unit: None,
-                ..column_of(field)
-            })
-            .collect();
+        let mut columns: Vec<Column> =
+            schema.fields().iter().map(|field| Column { unit: None, ..column_of(field) }).collect();
         let mut rows = Vec::new();
         for (number, line) in lines.enumerate() {
             if line.is_empty() {
@@ -159,13 +142,7 @@ impl TextDigits {
         if cell == "NULL" {
             return Ok(Value::Null);
         }
-        let bad = || {
-            format!(
-                "`{cell}` is no value of column `{}` ({})",
-                field.name(),
-                field.data_type()
-            )
-        };
+        let bad = || format!("`{cell}` is no value of column `{}` ({})", field.name(), field.data_type());
         let data_type = field.data_type();
         if data_type.is_floating() {
             return Ok(Value::Float(cell.parse().with_context(bad)?));
@@ -183,9 +160,7 @@ impl TextDigits {
             };
         }
         match data_type {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-                Ok(Value::Text(cell.to_owned()))
-            }
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Value::Text(cell.to_owned())),
             DataType::Dictionary(_, values) => {
                 let plain = Field::new(field.name(), values.as_ref().clone(), true);
                 self.parse(cell, &plain, column)
@@ -213,11 +188,7 @@ fn column_of(field: &Field) -> Column {
         | DataType::Decimal256(_, scale) => Some(10f64.powi(-i32::from(*scale))),
         _ => None,
     };
-    Column {
-        name: field.name().clone(),
-        float: data_type.is_floating(),
-        unit,
-    }
+    Column { name: field.name().clone(), float: data_type.is_floating(), unit }
 }
 
 /// All values of one array, in canonical form.
@@ -225,17 +196,12 @@ fn values_of(array: &ArrayRef) -> anyhow::Result<Vec<Value>> {
     /// Maps the non-null positions of a typed array.
     macro_rules! each {
         ($typed:expr, |$v:ident| $value:expr) => {
-            $typed
-                .iter()
-                .map(|cell| cell.map_or(Value::Null, |$v| $value))
-                .collect()
+            $typed.iter().map(|cell| cell.map_or(Value::Null, |$v| $value)).collect()
         };
     }
     macro_rules! integers {
         ($type:ty) => {
-            each!(array.as_primitive::<$type>(), |v| Value::Exact(
-                Number::from(i128::from(v))
-            ))
+            each!(array.as_primitive::<$type>(), |v| Value::Exact(Number::from(i128::from(v))))
         };
     }
     Ok(match array.data_type() {
@@ -249,12 +215,8 @@ fn values_of(array: &ArrayRef) -> anyhow::Result<Vec<Value>> {
         DataType::UInt16 => integers!(UInt16Type),
         DataType::UInt32 => integers!(UInt32Type),
         DataType::UInt64 => integers!(UInt64Type),
-        DataType::Float16 => each!(array.as_primitive::<Float16Type>(), |v| Value::Float(
-            f64::from(v)
-        )),
-        DataType::Float32 => each!(array.as_primitive::<Float32Type>(), |v| Value::Float(
-            f64::from(v)
-        )),
+        DataType::Float16 => each!(array.as_primitive::<Float16Type>(), |v| Value::Float(f64::from(v))),
+        DataType::Float32 => each!(array.as_primitive::<Float32Type>(), |v| Value::Float(f64::from(v))),
         DataType::Float64 => each!(array.as_primitive::<Float64Type>(), |v| Value::Float(v)),
         DataType::Decimal32(p, s) => decimals::<Decimal32Type>(array, *p, *s)?,
         DataType::Decimal64(p, s) => decimals::<Decimal64Type>(array, *p, *s)?,
@@ -285,22 +247,14 @@ fn values_of(array: &ArrayRef) -> anyhow::Result<Vec<Value>> {
         | DataType::Map(_, _) => lists(array)?,
         DataType::Struct(fields) => {
             let typed = array.as_struct();
-            let columns = typed
-                .columns()
-                .iter()
-                .map(values_of)
-                .collect::<anyhow::Result<Vec<_>>>()?;
+            let columns = typed.columns().iter().map(values_of).collect::<anyhow::Result<Vec<_>>>()?;
             (0..array.len())
                 .map(|row| {
                     if array.is_null(row) {
                         return Value::Null;
                     }
                     let cells = fields.iter().zip(&columns);
-                    Value::Struct(
-                        cells
-                            .map(|(field, column)| (field.name().clone(), column[row].clone()))
-                            .collect(),
-                    )
+                    Value::Struct(cells.map(|(field, column)| (field.name().clone(), column[row].clone())).collect())
                 })
                 .collect()
         }
@@ -313,11 +267,7 @@ fn values_of(array: &ArrayRef) -> anyhow::Result<Vec<Value>> {
     })
 }
 
-fn decimals<T: DecimalType>(
-    array: &ArrayRef,
-    precision: u8,
-    scale: i8,
-) -> anyhow::Result<Vec<Value>> {
+fn decimals<T: DecimalType>(array: &ArrayRef, precision: u8, scale: i8) -> anyhow::Result<Vec<Value>> {
     array
         .as_primitive::<T>()
         .iter()
@@ -326,8 +276,7 @@ fn decimals<T: DecimalType>(
                 return Ok(Value::Null);
             };
             let text = T::format_decimal(unscaled, precision, scale);
-            let number =
-                Number::parse(&text).with_context(|| format!("decimal `{text}` has no digits"))?;
+            let number = Number::parse(&text).with_context(|| format!("decimal `{text}` has no digits"))?;
             Ok(Value::Exact(number))
         })
         .collect()
@@ -368,13 +317,7 @@ fn lists(array: &ArrayRef) -> anyhow::Result<Vec<Value>> {
         })
     };
     (0..array.len())
-        .map(|row| {
-            if array.is_null(row) {
-                Ok(Value::Null)
-            } else {
-                Ok(Value::List(values_of(&item(row)?)?))
-            }
-        })
+        .map(|row| if array.is_null(row) { Ok(Value::Null) } else { Ok(Value::List(values_of(&item(row)?)?)) })
         .collect()
 }
 
@@ -387,13 +330,9 @@ fn printed(array: &ArrayRef, wrap: impl Fn(String) -> Value) -> anyhow::Result<V
                 return Ok(Value::Null);
             }
             // A date beyond the calendar of the formatter still has its number.
-            let text = formatter.value(row).try_to_string().or_else(|error| {
-                match array.data_type() {
-                    DataType::Date32 => {
-                        Ok(format!("day {}", array.as_primitive::<Date32Type>().value(row)))
-                    }
-                    _ => Err(error),
-                }
+            let text = formatter.value(row).try_to_string().or_else(|error| match array.data_type() {
+                DataType::Date32 => Ok(format!("day {}", array.as_primitive::<Date32Type>().value(row))),
+                _ => Err(error),
             })?;
             Ok(wrap(text))
         })

@@ -23,20 +23,13 @@ impl Number {
         };
         let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-        if (integer.is_empty() && fraction.is_empty())
-            || !all_digits(integer)
-            || !all_digits(fraction)
-        {
+        if (integer.is_empty() && fraction.is_empty()) || !all_digits(integer) || !all_digits(fraction) {
             return None;
         }
         let integer = integer.trim_start_matches('0').to_owned();
         let fraction = fraction.trim_end_matches('0').to_owned();
         let zero = integer.is_empty() && fraction.is_empty();
-        Some(Self {
-            negative: negative && !zero,
-            integer,
-            fraction,
-        })
+        Some(Self { negative: negative && !zero, integer, fraction })
     }
 
     /// The nearest double; infinite when the number is too large for one.
@@ -58,11 +51,7 @@ impl From<i128> for Number {
         let magnitude = value.unsigned_abs();
         Self {
             negative: value < 0,
-            integer: if magnitude == 0 {
-                String::new()
-            } else {
-                magnitude.to_string()
-            },
+            integer: if magnitude == 0 { String::new() } else { magnitude.to_string() },
             fraction: String::new(),
         }
     }
@@ -90,11 +79,7 @@ impl fmt::Display for Number {
         if self.negative {
             f.write_str("-")?;
         }
-        f.write_str(if self.integer.is_empty() {
-            "0"
-        } else {
-            &self.integer
-        })?;
+        f.write_str(if self.integer.is_empty() { "0" } else { &self.integer })?;
         if !self.fraction.is_empty() {
             write!(f, ".{}", self.fraction)?;
         }
@@ -158,8 +143,7 @@ impl Value {
 
 /// Order of doubles in which every NaN is one value above all others and both zeros are one value.
 fn cmp_f64(a: f64, b: f64) -> Ordering {
-    a.partial_cmp(&b)
-        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
 impl Ord for Value {

@@ -1,12 +1,13 @@
 //! DataFusion in this process: the distance between it and a cluster is the cost of distribution.
 
+use super::cayenne_tables::open_tables;
 use super::engine::SqlEngine;
 use crate::tpch::{GeneratedData, Table};
 use anyhow::Context;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
-use datafusion::datasource::TableProvider;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A DataFusion session with the tables registered.
@@ -18,10 +19,7 @@ pub struct DataFusionEngine {
 impl DataFusionEngine {
     /// Uses a session in which the caller has registered the tables.
     pub fn from_context(name: impl Into<String>, context: SessionContext) -> Self {
-        Self {
-            name: name.into(),
-            context,
-        }
+        Self { name: name.into(), context }
     }
 
     /// Reads the generated Parquet files, with `cores` streams per plan.
@@ -29,9 +27,8 @@ impl DataFusionEngine {
         let context = session(cores);
         for table in Table::ALL {
             let folder = data.table_dir(table);
-            let folder = folder
-                .to_str()
-                .with_context(|| format!("the folder {} has no UTF-8 name", folder.display()))?;
+            let folder =
+                folder.to_str().with_context(|| format!("the folder {} has no UTF-8 name", folder.display()))?;
             context
                 .register_parquet(table.name(), folder, ParquetReadOptions::default())
                 .await
@@ -40,33 +37,25 @@ impl DataFusionEngine {
         Ok(Self::from_context("datafusion-parquet", context))
     }
 
-    /// Reads tables through the given providers (for example one over all Cayenne partitions of a
-    /// table), with `cores` streams per plan.
+    /// Reads the Cayenne partitions below `roots` (the data folders of executors that have loaded
+    /// `data` and are idle), with `cores` streams per plan.
     ///
     /// # Errors
-    /// When a TPC-H table is missing.
-    pub fn over_providers(
-        name: impl Into<String>,
-        providers: Vec<(Table, Arc<dyn TableProvider>)>,
-        cores: usize,
-    ) -> anyhow::Result<Self> {
+    /// When the partitions of a table do not hold exactly the rows that were generated for it.
+    pub async fn over_cayenne(roots: &[PathBuf], data: &GeneratedData, cores: usize) -> anyhow::Result<Self> {
+        let (roots, data) = (roots.to_vec(), data.clone());
+        let tables =
+            tokio::task::spawn_blocking(move || open_tables(&roots, &data)).await.context("open the partitions")??;
         let context = session(cores);
-        for (table, provider) in providers {
-            context.register_table(table.name(), provider)?;
+        for (table, provider) in tables {
+            context.register_table(table.name(), Arc::new(provider))?;
         }
-        let engine = Self::from_context(name, context);
-        for table in Table::ALL {
-            let found = engine.context.table_exist(table.name())?;
-            anyhow::ensure!(found, "table `{table}` has no provider in {}", engine.name);
-        }
-        Ok(engine)
+        Ok(Self::from_context("datafusion-cayenne", context))
     }
 }
 
 fn session(cores: usize) -> SessionContext {
-    let config = SessionConfig::new()
-        .with_target_partitions(cores.max(1))
-        .with_information_schema(true);
+    let config = SessionConfig::new().with_target_partitions(cores.max(1)).with_information_schema(true);
     SessionContext::new_with_config(config)
 }
 

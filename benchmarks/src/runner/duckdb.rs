@@ -92,9 +92,7 @@ impl DuckDbEngine {
             tables.insert(table.name().to_owned(), json!(files));
         }
         let source = format!("{} {}", data.dir.display(), serde_json::to_string(data)?);
-        let answer = self
-            .request(json!({"op": "load", "source": source, "tables": tables}))
-            .await?;
+        let answer = self.request(json!({"op": "load", "source": source, "tables": tables})).await?;
         for table in Table::ALL {
             let loaded = answer["rows"][table.name()].as_u64();
             ensure!(
@@ -117,8 +115,8 @@ impl DuckDbEngine {
         let line = self.answers.next_line().await.context("read DuckDB's answer")?;
         let line = line.context("the DuckDB process ended (its messages are above)")?;
         self.out_of_step = false;
-        let answer: Value = serde_json::from_str(&line)
-            .with_context(|| format!("DuckDB's answer is no JSON: {line}"))?;
+        let answer: Value =
+            serde_json::from_str(&line).with_context(|| format!("DuckDB's answer is no JSON: {line}"))?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => Err(anyhow!("{error}")),
             None => Ok(answer),
@@ -148,16 +146,10 @@ impl SqlEngine for DuckDbEngine {
 
     async fn run_timed(&mut self, sql: &str) -> anyhow::Result<TimedResult> {
         let path = self.result_file.clone();
-        let answer = self
-            .request(json!({"op": "query", "sql": sql, "result": path}))
-            .await?;
+        let answer = self.request(json!({"op": "query", "sql": sql, "result": path})).await?;
         let answer: QueryAnswer = serde_json::from_value(answer).context("read DuckDB's answer")?;
-        let batches =
-            read_result(&path).with_context(|| format!("read the rows in {}", path.display()))?;
-        let result = TimedResult {
-            batches,
-            elapsed: Duration::from_secs_f64(answer.ms / 1000.0),
-        };
+        let batches = read_result(&path).with_context(|| format!("read the rows in {}", path.display()))?;
+        let result = TimedResult { batches, elapsed: Duration::from_secs_f64(answer.ms / 1000.0) };
         ensure!(
             result.row_count() == answer.rows,
             "DuckDB answered {} rows and wrote {}",

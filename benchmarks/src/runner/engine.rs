@@ -35,9 +35,6 @@ pub trait SqlEngine: Send {
     async fn run_timed(&mut self, sql: &str) -> anyhow::Result<TimedResult> {
         let start = Instant::now();
         let batches = self.run(sql).await?;
-        Ok(TimedResult {
-            batches,
-            elapsed: start.elapsed(),
-        })
+        Ok(TimedResult { batches, elapsed: start.elapsed() })
     }
 }

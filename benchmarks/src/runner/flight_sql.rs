@@ -31,10 +31,7 @@ impl FlightSqlEngine {
 
     /// Uses a channel that the caller has opened, with TLS or otherwise.
     pub fn from_channel(name: impl Into<String>, channel: Channel) -> Self {
-        Self {
-            name: name.into(),
-            client: FlightSqlServiceClient::new(channel),
-        }
+        Self { name: name.into(), client: FlightSqlServiceClient::new(channel) }
     }
 
     /// Sends a bearer token with every request.
@@ -76,8 +73,7 @@ impl FlightSqlEngine {
 
 /// Where else a ticket has to be redeemed.
 fn location(endpoint: &FlightEndpoint) -> Option<&str> {
-    let here = endpoint.location.is_empty()
-        || endpoint.location.iter().any(|l| l.uri.starts_with(SAME_CONNECTION));
+    let here = endpoint.location.is_empty() || endpoint.location.iter().any(|l| l.uri.starts_with(SAME_CONNECTION));
     if here {
         return None;
     }

@@ -1,5 +1,6 @@
 //! The suite runner: the same queries on several engines in turn, timed and verified.
 
+mod cayenne_tables;
 mod datafusion;
 mod duckdb;
 mod engine;

@@ -61,12 +61,7 @@ pub struct EngineResult {
 }
 
 impl EngineResult {
-    pub(super) fn new(
-        engine: &str,
-        runs_ms: Vec<f64>,
-        rows: usize,
-        error: Option<String>,
-    ) -> Self {
+    pub(super) fn new(engine: &str, runs_ms: Vec<f64>, rows: usize, error: Option<String>) -> Self {
         let mut sorted = runs_ms.clone();
         sorted.sort_by(f64::total_cmp);
         Self {
@@ -103,11 +98,7 @@ impl QueryReport {
 }
 
 impl Report {
-    pub(super) fn new(
-        engines: Vec<String>,
-        options: &SuiteOptions,
-        verified_against: Option<String>,
-    ) -> Self {
+    pub(super) fn new(engines: Vec<String>, options: &SuiteOptions, verified_against: Option<String>) -> Self {
         Self {
             scale: options.scale,
             cores: options.cores,
@@ -214,10 +205,8 @@ impl Report {
             text += &format!("{:>TIMES_WIDTH$}", format!("{total:.1} ms"));
         }
         text += &ratios(&totals.iter().map(|total| Some(*total)).collect::<Vec<_>>());
-        text += &format!(
-            "  (medians of the {} that every engine answered)\n",
-            counted(self.comparable().count(), "query")
-        );
+        text +=
+            &format!("  (medians of the {} that every engine answered)\n", counted(self.comparable().count(), "query"));
         text + &format!("tpch: {} passed, {} failed\n", self.passed(), self.failed())
     }
 }

@@ -160,9 +160,7 @@ impl Judge {
             return Ok(Judge::Stored(key));
         }
         match engines.last() {
-            Some(peer) if engines.len() > 1 => {
-                Ok(Judge::Peer(engines.len() - 1, peer.name().to_owned()))
-            }
+            Some(peer) if engines.len() > 1 => Ok(Judge::Peer(engines.len() - 1, peer.name().to_owned())),
             _ => bail!(
                 "there are no stored answers at scale {}: verify at scale 0.01 or 1, or add a peer \
                  to compare with",
@@ -216,10 +214,7 @@ fn check_against(
 ) -> anyhow::Result<()> {
     let answer = match (answer, error) {
         (Some(answer), None) => answer,
-        (_, error) => bail!(
-            "not verified, since {name} failed: {}",
-            error.unwrap_or("no rows came")
-        ),
+        (_, error) => bail!("not verified, since {name} failed: {}", error.unwrap_or("no rows came")),
     };
     let expected = RowSet::from_batches(answer)?;
     let actual = RowSet::from_batches(actual)?;

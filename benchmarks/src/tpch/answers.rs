@@ -19,9 +19,7 @@ macro_rules! stored {
 }
 
 /// Answers at scale 0.01, by position of the query.
-const HUNDREDTH: [&str; 22] = stored!(
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22
-);
+const HUNDREDTH: [&str; 22] = stored!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22);
 
 /// A set of stored answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,16 +74,9 @@ impl fmt::Display for AnswerKey {
 /// # Errors
 /// A [`Mismatch`] with the first differing rows when the answer is wrong; a result without any batch
 /// counts as wrong, since every query has a schema and most have rows.
-pub fn check_answer(
-    key: AnswerKey,
-    query: &Query,
-    result: &[RecordBatch],
-) -> Result<(), Mismatch> {
-    let unreadable = |error: anyhow::Error| Mismatch {
-        reason: format!("{error:#}"),
-        missing: Vec::new(),
-        unexpected: Vec::new(),
-    };
+pub fn check_answer(key: AnswerKey, query: &Query, result: &[RecordBatch]) -> Result<(), Mismatch> {
+    let unreadable =
+        |error: anyhow::Error| Mismatch { reason: format!("{error:#}"), missing: Vec::new(), unexpected: Vec::new() };
     let Some(first) = result.first() else {
         return Err(unreadable(anyhow::anyhow!("the result came without a batch")));
     };
@@ -124,8 +115,7 @@ mod tests {
     fn a_right_answer_passes_and_wrong_ones_fail() {
         let q12 = query(12).expect("Q12");
         assert_eq!(check_answer(AnswerKey::Hundredth, q12, &shipmodes([86, 96])), Ok(()));
-        let mismatch = check_answer(AnswerKey::Hundredth, q12, &shipmodes([86, 97]))
-            .expect_err("96 is not 97");
+        let mismatch = check_answer(AnswerKey::Hundredth, q12, &shipmodes([86, 97])).expect_err("96 is not 97");
         assert_eq!(mismatch.missing, ["\"SHIP\" | 61 | 96"]);
         assert_eq!(mismatch.unexpected, ["\"SHIP\" | 61 | 97"]);
         assert!(check_answer(AnswerKey::Hundredth, q12, &[]).is_err());

@@ -3,8 +3,7 @@
 use super::schema::Table;
 use anyhow::ensure;
 use arrow::array::{
-    ArrayRef, Date32Array, Decimal128Array, Int32Array, Int64Array, StringViewArray,
-    StringViewBuilder,
+    ArrayRef, Date32Array, Decimal128Array, Int32Array, Int64Array, StringViewArray, StringViewBuilder,
 };
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -14,9 +13,8 @@ use std::sync::Arc;
 use tpchgen::dates::TPCHDate;
 use tpchgen::decimal::TPCHDecimal;
 use tpchgen::generators::{
-    Customer, CustomerGenerator, LineItem, LineItemGenerator, Nation, NationGenerator, Order,
-    OrderGenerator, Part, PartGenerator, PartSupp, PartSuppGenerator, Region, RegionGenerator,
-    Supplier, SupplierGenerator,
+    Customer, CustomerGenerator, LineItem, LineItemGenerator, Nation, NationGenerator, Order, OrderGenerator, Part,
+    PartGenerator, PartSupp, PartSuppGenerator, Region, RegionGenerator, Supplier, SupplierGenerator,
 };
 
 /// Rows of a full batch.
@@ -31,14 +29,8 @@ pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Se
 ///
 /// The first call of a process builds a pool of 300 MB of text, which takes a second or so.
 pub fn generate(table: Table, scale: f64, part: u32, parts: u32) -> anyhow::Result<Batches> {
-    ensure!(
-        scale.is_finite() && scale > 0.0,
-        "the scale factor is {scale}; give a number above zero"
-    );
-    ensure!(
-        (1..=parts).contains(&part),
-        "part {part} of {parts} of table `{table}` does not exist"
-    );
+    ensure!(scale.is_finite() && scale > 0.0, "the scale factor is {scale}; give a number above zero");
+    ensure!((1..=parts).contains(&part), "part {part} of {parts} of table `{table}` does not exist");
     let fixed_size = matches!(table, Table::Nation | Table::Region);
     if fixed_size && part > 1 {
         return Ok(Box::new(std::iter::empty()));
@@ -48,11 +40,7 @@ pub fn generate(table: Table, scale: f64, part: u32, parts: u32) -> anyhow::Resu
     /// Chunks the rows of one generator.
     macro_rules! stream {
         ($generator:ident, $columns:ident) => {
-            Box::new(Chunks {
-                rows: $generator::new(scale, part, parts).iter(),
-                schema,
-                columns: $columns,
-            })
+            Box::new(Chunks { rows: $generator::new(scale, part, parts).iter(), schema, columns: $columns })
         };
     }
     Ok(match table {
@@ -82,8 +70,7 @@ impl<I: Iterator> Iterator for Chunks<I> {
         if rows.is_empty() {
             return None;
         }
-        let batch = (self.columns)(&rows)
-            .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
+        let batch = (self.columns)(&rows).and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
         Some(batch)
     }
 }
@@ -117,10 +104,7 @@ fn texts<'r, R>(rows: &'r [R], get: impl Fn(&'r R) -> &'r str) -> ArrayRef {
 }
 
 /// Texts that the generator only writes through `Display`.
-fn shown<'r, R, D: Display>(
-    rows: &'r [R],
-    get: impl Fn(&'r R) -> D,
-) -> Result<ArrayRef, ArrowError> {
+fn shown<'r, R, D: Display>(rows: &'r [R], get: impl Fn(&'r R) -> D) -> Result<ArrayRef, ArrowError> {
     let mut builder = StringViewBuilder::with_capacity(rows.len());
     let mut text = String::new();
     for row in rows {
@@ -132,11 +116,7 @@ fn shown<'r, R, D: Display>(
 }
 
 fn region_columns(rows: &[Region<'static>]) -> Result<Vec<ArrayRef>, ArrowError> {
-    Ok(vec![
-        longs(rows, |r| r.r_regionkey),
-        texts(rows, |r| r.r_name),
-        texts(rows, |r| r.r_comment),
-    ])
+    Ok(vec![longs(rows, |r| r.r_regionkey), texts(rows, |r| r.r_name), texts(rows, |r| r.r_comment)])
 }
 
 fn nation_columns(rows: &[Nation<'static>]) -> Result<Vec<ArrayRef>, ArrowError> {

@@ -9,5 +9,5 @@ pub mod schema;
 pub use answers::{AnswerKey, check_answer};
 pub use generate::{BATCH_ROWS, generate};
 pub use parquet::{GeneratedData, Progress, write_parquet};
-pub use queries::{Query, QUERIES, query};
+pub use queries::{QUERIES, Query, query};
 pub use schema::{DEFAULT_BUCKETS, Table};

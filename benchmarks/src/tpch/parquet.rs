@@ -76,8 +76,7 @@ pub fn write_parquet(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> anyhow::Result<GeneratedData> {
     ensure!(parts_per_table > 0, "the number of Parquet files per table must be above zero");
-    let dir = std::path::absolute(dir)
-        .with_context(|| format!("find the absolute path of {}", dir.display()))?;
+    let dir = std::path::absolute(dir).with_context(|| format!("find the absolute path of {}", dir.display()))?;
     if let Some(data) = read_marker(&dir, scale, parts_per_table)? {
         return Ok(data);
     }
@@ -128,11 +127,7 @@ impl Totals {
     fn add(&self, table: Table, rows: u64) -> Progress {
         let mut per_table = self.per_table.lock().unwrap_or_else(|e| e.into_inner());
         *per_table.entry(table).or_insert(0) += rows;
-        Progress {
-            table,
-            rows_done: self.done.fetch_add(rows, Ordering::Relaxed) + rows,
-            rows_expected: self.expected,
-        }
+        Progress { table, rows_done: self.done.fetch_add(rows, Ordering::Relaxed) + rows, rows_expected: self.expected }
     }
 
     fn per_table(&self) -> BTreeMap<String, u64> {
@@ -196,12 +191,7 @@ fn prepare(dir: &Path, parts_per_table: u32) -> anyhow::Result<Vec<Job>> {
             Some(_) => parts_per_table,
             None => 1,
         };
-        jobs.extend((1..=parts).map(|part| Job {
-            table,
-            part,
-            parts,
-            path: file_path(dir, table, part - 1),
-        }));
+        jobs.extend((1..=parts).map(|part| Job { table, part, parts, path: file_path(dir, table, part - 1) }));
     }
     Ok(jobs)
 }
@@ -212,13 +202,9 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
     for entry in entries {
         let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let ours = name.starts_with("part-")
-            && (name.ends_with(".parquet") || name.ends_with(".parquet.tmp"));
+        let ours = name.starts_with("part-") && (name.ends_with(".parquet") || name.ends_with(".parquet.tmp"));
         if !ours {
-            bail!(
-                "{} is not a generated file: give a folder of its own to the benchmark data",
-                path.display()
-            );
+            bail!("{} is not a generated file: give a folder of its own to the benchmark data", path.display());
         }
         fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
     }
@@ -245,25 +231,16 @@ fn run_jobs(jobs: &[Job], work: impl Fn(&Job) -> anyhow::Result<()> + Sync) -> a
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
         let mut outcome = Ok(());
         for handle in handles {
-            let result = handle
-                .join()
-                .unwrap_or_else(|_| Err(anyhow!("a generator thread panicked")));
+            let result = handle.join().unwrap_or_else(|_| Err(anyhow!("a generator thread panicked")));
             outcome = outcome.and(result);
         }
         outcome
     })
 }
 
-fn write_file(
-    job: &Job,
-    scale: f64,
-    totals: &Totals,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> anyhow::Result<()> {
+fn write_file(job: &Job, scale: f64, totals: &Totals, progress: &(dyn Fn(Progress) + Sync)) -> anyhow::Result<()> {
     let staged = job.path.with_extension("parquet.tmp");
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-        .build();
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?)).build();
     let file = File::create(&staged)?;
     let mut writer = ArrowWriter::try_new(file, job.table.schema(), Some(properties))?;
     for batch in generate(job.table, scale, job.part, job.parts)? {

@@ -143,12 +143,7 @@ impl Table {
         use Type::{BigInt, Date, Int, Money, Text};
         match self {
             Table::Region => &[("r_regionkey", BigInt), ("r_name", Text), ("r_comment", Text)],
-            Table::Nation => &[
-                ("n_nationkey", BigInt),
-                ("n_name", Text),
-                ("n_regionkey", BigInt),
-                ("n_comment", Text),
-            ],
+            Table::Nation => &[("n_nationkey", BigInt), ("n_name", Text), ("n_regionkey", BigInt), ("n_comment", Text)],
             Table::Supplier => &[
                 ("s_suppkey", BigInt),
                 ("s_name", Text),
@@ -246,18 +241,13 @@ pub fn create_table_with_key_sql(table: Table, buckets: u32) -> String {
 }
 
 fn create_sql(table: Table, buckets: u32, with_key: bool) -> String {
-    let mut lines: Vec<String> = table
-        .columns()
-        .iter()
-        .map(|(name, kind)| format!("    {name} {} NOT NULL", kind.sql()))
-        .collect();
+    let mut lines: Vec<String> =
+        table.columns().iter().map(|(name, kind)| format!("    {name} {} NOT NULL", kind.sql())).collect();
     if with_key {
         lines.push(format!("    PRIMARY KEY ({})", table.primary_key().join(", ")));
     }
-    let partitioning = table
-        .partition_by(buckets)
-        .map(|expression| format!(" PARTITION BY ({expression})"))
-        .unwrap_or_default();
+    let partitioning =
+        table.partition_by(buckets).map(|expression| format!(" PARTITION BY ({expression})")).unwrap_or_default();
     format!("CREATE TABLE {table} (\n{}\n){partitioning}", lines.join(",\n"))
 }
 

@@ -1572,26 +1572,24 @@ pub struct ScanNode {
     /// datafusion-proto physical expressions over the projected schema.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub predicates: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    #[prost(bool, tag = "6")]
-    pub has_limit: bool,
+    #[prost(uint64, optional, tag = "6")]
+    pub limit: ::core::option::Option<u64>,
     #[prost(uint64, tag = "7")]
-    pub limit: u64,
-    #[prost(uint64, tag = "8")]
     pub streams: u64,
     /// The executor this variant is for, and what it reads there.
-    #[prost(string, tag = "9")]
+    #[prost(string, tag = "8")]
     pub executor_id: ::prost::alloc::string::String,
-    #[prost(string, tag = "10")]
+    #[prost(string, tag = "9")]
     pub executor_url: ::prost::alloc::string::String,
-    #[prost(message, repeated, tag = "11")]
+    #[prost(message, repeated, tag = "10")]
     pub partitions: ::prost::alloc::vec::Vec<ScanPartition>,
-    #[prost(uint64, tag = "12")]
-    pub scan_id: u64,
-    /// Bucketed mode: stream j reads exactly partitions\[stream_of\[j\]\]; empty means free spreading.
-    #[prost(uint32, repeated, tag = "13")]
-    pub stream_of: ::prost::alloc::vec::Vec<u32>,
-    #[prost(uint32, repeated, tag = "14")]
-    pub hash_columns: ::prost::alloc::vec::Vec<u32>,
+    /// Bucketed mode: stream `stream_of\[i\]` reads `partitions\[i\]`, and the scan claims a hash on `hash_column`.
+    #[prost(bool, tag = "11")]
+    pub by_bucket: bool,
+    #[prost(uint64, repeated, tag = "12")]
+    pub stream_of: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, optional, tag = "13")]
+    pub hash_column: ::core::option::Option<u64>,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1621,6 +1619,8 @@ pub struct WriteNode {
     pub partition_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(uint32, tag = "6")]
     pub hash_version: u32,
-    #[prost(message, repeated, tag = "7")]
+    #[prost(bool, tag = "7")]
+    pub overwrite: bool,
+    #[prost(message, repeated, tag = "8")]
     pub routes: ::prost::alloc::vec::Vec<Route>,
 }

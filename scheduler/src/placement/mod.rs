@@ -135,7 +135,12 @@ pub fn stamp(state: &ClusterState, request: &mut Request) {
     }
 }
 
-fn stamp_partitions(state: &ClusterState, table: Option<TableId>, spec: &PartitionSpec, partitions: &mut [NewPartition]) {
+fn stamp_partitions(
+    state: &ClusterState,
+    table: Option<TableId>,
+    spec: &PartitionSpec,
+    partitions: &mut [NewPartition],
+) {
     let existing: BTreeSet<&PartitionKey> = table
         .and_then(|id| state.tables.get(&id))
         .map(|t| t.partitions.values().map(|p| &p.key).collect())

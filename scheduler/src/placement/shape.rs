@@ -44,7 +44,8 @@ mod tests {
         };
         assert_eq!(shape(&["bucket(16, k)"]), Some(vec![16]));
         assert_eq!(shape(&[" BUCKET ( 16 , \"K\" ) ", "bucket(3,b)"]), Some(vec![16, 3]));
-        for other in [&[][..], &["k"], &["year(d)"], &["bucket(16, k) + 1"], &["bucket(4, k) + bucket(4, j)"], &["ü"]] {
+        for other in [&[][..], &["k"], &["year(d)"], &["bucket(16, k) + 1"], &["bucket(4, k) + bucket(4, j)"], &["ü"]]
+        {
             assert_eq!(shape(other), None, "{other:?}");
         }
     }

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// The store of the log cannot be used.
-    #[error("raft store {path}: {reason}", path = path.display())]
+    #[error("raft store {path}: {reason}")]
     Storage {
         /// File.
         path: PathBuf,
@@ -23,8 +23,7 @@ pub enum Error {
     /// The directory belongs to another node.
     #[error(
         "data directory {path} belongs to scheduler node {stored}, but this node is configured as node {configured}: \
-         set the node id to {stored}, or give node {configured} its own directory",
-        path = path.display()
+         set the node id to {stored}, or give node {configured} its own directory"
     )]
     NodeId {
         /// Directory.
@@ -37,8 +36,7 @@ pub enum Error {
     /// The directory belongs to another cluster.
     #[error(
         "data directory {path} belongs to cluster {stored}, but node {peer} at {url} belongs to cluster {reported}: \
-         point this node at the directory of cluster {reported}, or correct the list of peers",
-        path = path.display()
+         point this node at the directory of cluster {reported}, or correct the list of peers"
     )]
     ClusterId {
         /// Directory.
@@ -55,12 +53,11 @@ pub enum Error {
     /// The group knows this node by another directory, which held acknowledged entries.
     #[error(
         "data directory {path} of node {node} is not the one that the group knows: node {peer} at {url} is in a formed \
-         group{cluster} whose node {node} has incarnation {expected}, this directory has {own}. A wiped or replaced directory must \
+         group{of_cluster} whose node {node} has incarnation {known}, this directory has {own}. A wiped or replaced directory must \
          not vote with its old id, or acknowledged changes could be lost: restore the former directory of node {node}; \
          if it is gone, keep this node stopped, since the others serve without it while they are a majority",
-        path = path.display(),
-        cluster = cluster_suffix(cluster),
-        expected = none_if_empty(expected)
+        of_cluster = cluster_suffix(.cluster),
+        known = none_if_empty(.expected)
     )]
     Incarnation {
         /// Directory.

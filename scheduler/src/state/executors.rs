@@ -15,9 +15,7 @@ use super::{
 impl ClusterState {
     /// Marks an executor up. Another start of its process has loaded nothing yet; the same one keeps its report.
     pub(super) fn register_executor(&mut self, mut executor: Executor) -> Applied {
-        for (what, text) in
-            [("id", &executor.id.0), ("incarnation", &executor.incarnation), ("url", &executor.url)]
-        {
+        for (what, text) in [("id", &executor.id.0), ("incarnation", &executor.incarnation), ("url", &executor.url)] {
             if text.is_empty() {
                 return Err(Error::invalid(format!("an executor registers without {what}; send one")));
             }
@@ -71,10 +69,11 @@ impl ClusterState {
         if executor.liveness == Liveness::Up {
             return Err(Error::conflict(format!("executor {id} is up; stop it before removing it")));
         }
-        let mut owned =
-            self.tables.values().flat_map(|t| t.partitions.values().map(move |p| (t, p))).filter(|(_, p)| {
-                p.owners.contains(id)
-            });
+        let mut owned = self
+            .tables
+            .values()
+            .flat_map(|t| t.partitions.values().map(move |p| (t, p)))
+            .filter(|(_, p)| p.owners.contains(id));
         if let Some((table, partition)) = owned.next() {
             let others = owned.count();
             return Err(Error::conflict(format!(
@@ -87,18 +86,12 @@ impl ClusterState {
     }
 
     /// The entries of a report that this executor owns at the reported epoch.
-    pub(crate) fn owned_of(
-        &self,
-        id: &ExecutorId,
-        loaded: &BTreeMap<PartitionId, u64>,
-    ) -> BTreeMap<PartitionId, u64> {
-        loaded
-            .iter()
-            .filter(|(partition, epoch)| {
-                self.find_partition(**partition)
-                    .is_some_and(|(_, p)| p.epoch == **epoch && p.owners.contains(id))
-            })
-            .map(|(partition, epoch)| (*partition, *epoch))
+    pub(crate) fn owned_of(&self, id: &ExecutorId, loaded: &BTreeMap<PartitionId, u64>) -> BTreeMap<PartitionId, u64> {
+        self.tables
+            .values()
+            .flat_map(|table| table.partitions.values())
+            .filter(|p| loaded.get(&p.id) == Some(&p.epoch) && p.owners.contains(id))
+            .map(|p| (p.id, p.epoch))
             .collect()
     }
 

@@ -18,7 +18,7 @@ mod statistics;
 mod invariants;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use cluster::{
     ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Partition, Schema, Table, TableName,

@@ -232,19 +232,21 @@ impl ClusterState {
     }
 
     /// Gives partitions new owners. A decision on another epoch than the current one is skipped, as is one that names
-    /// an unknown executor or changes nothing.
+    /// no executor or an unknown one, or changes nothing.
     pub(super) fn place(&mut self, placements: Vec<Placement>) -> Applied {
+        let homes: BTreeMap<PartitionId, TableId> =
+            self.tables.values().flat_map(|t| t.partitions.keys().map(|p| (*p, t.id))).collect();
         let mut moved = Vec::new();
         for placement in placements {
-            let Some((table, partition)) = self.find_partition(placement.partition) else { continue };
             let owners = self.known_owners(placement.owners.clone());
-            if partition.epoch != placement.epoch || owners != placement.owners || owners == partition.owners {
+            let table = homes.get(&placement.partition).and_then(|table| self.tables.get_mut(table));
+            let Some(table) = table else { continue };
+            let Some(partition) = table.partitions.get(&placement.partition) else { continue };
+            let sound = !owners.is_empty() && owners == placement.owners && owners != partition.owners;
+            if partition.epoch != placement.epoch || !sound {
                 continue;
             }
-            let table = table.id;
-            if let Some(table) = self.tables.get_mut(&table)
-                && let Some(partition) = Arc::make_mut(table).partitions.get_mut(&placement.partition)
-            {
+            if let Some(partition) = Arc::make_mut(table).partitions.get_mut(&placement.partition) {
                 partition.owners = owners;
                 partition.epoch += 1;
                 moved.push(partition.id);

@@ -111,11 +111,8 @@ impl Cluster {
     fn part(&self, table: TableId, number: usize, rows: u64) -> StagedPart {
         let partition = self.partition(table, number);
         let executor = &self.0.executors[&partition.owners[0]];
-        let known = |min: &str, max: &str| ColumnSummary {
-            nulls: Some(0),
-            min: Some(min.into()),
-            max: Some(max.into()),
-        };
+        let known =
+            |min: &str, max: &str| ColumnSummary { nulls: Some(0), min: Some(min.into()), max: Some(max.into()) };
         StagedPart {
             partition: partition.id,
             epoch: partition.epoch,
@@ -123,7 +120,11 @@ impl Cluster {
             incarnation: executor.incarnation.clone(),
             rows,
             bytes: rows * 10,
-            columns: if rows == 0 { vec![] } else { vec![known(&number.to_string(), &rows.to_string()), known("a", "b")] },
+            columns: if rows == 0 {
+                vec![]
+            } else {
+                vec![known(&number.to_string(), &rows.to_string()), known("a", "b")]
+            },
         }
     }
 }
@@ -139,11 +140,8 @@ fn overwrite(table: TableId, parts: Vec<StagedPart>, refreshed: bool) -> Command
 #[test]
 fn a_request_is_applied_once_whatever_it_was_answered() {
     let mut cluster = Cluster::with_executors(&["a"]);
-    let create = Request {
-        id: RequestId::new(),
-        now_ms: 0,
-        command: Command::CreateTable(Box::new(new_table("t", 2, &["a"]))),
-    };
+    let create =
+        Request { id: RequestId::new(), now_ms: 0, command: Command::CreateTable(Box::new(new_table("t", 2, &["a"]))) };
     let first = cluster.0.apply(create.clone());
     let state = cluster.0.clone();
     assert_eq!(cluster.0.apply(create), first);
@@ -298,7 +296,10 @@ fn new_keys_get_partitions_and_known_keys_keep_theirs() {
     let table = cluster.create(new_table("t", 1, &["a"]));
     let ensure = |table: TableId, keys: &[PartitionKey]| Command::EnsurePartitions {
         table,
-        partitions: keys.iter().map(|key| NewPartition { key: key.clone(), owners: vec![id("b"), id("gone")] }).collect(),
+        partitions: keys
+            .iter()
+            .map(|key| NewPartition { key: key.clone(), owners: vec![id("b"), id("gone")] })
+            .collect(),
     };
     assert_eq!(cluster.refused(ensure(TableId(9), &[bucket(1)])).kind, ErrorKind::NotFound);
     assert_eq!(cluster.refused(ensure(table, &[PartitionKey::default()])).kind, ErrorKind::Invalid);
@@ -321,7 +322,12 @@ fn owners_change_only_on_the_epoch_of_the_decision() {
     cluster.ok(Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded });
     let place = |partition, epoch, owner: &str| Placement { partition, epoch, owners: vec![id(owner)] };
     cluster.ok(Command::Place {
-        placements: vec![place(first, 2, "b"), place(second, 1, "b"), place(first, 1, "gone"), place(PartitionId(99), 1, "b")],
+        placements: vec![
+            place(first, 2, "b"),
+            place(second, 1, "b"),
+            place(first, 1, "gone"),
+            place(PartitionId(99), 1, "b"),
+        ],
     });
     assert_eq!((cluster.partition(table, 0).epoch, &cluster.partition(table, 0).owners[..]), (1, &[id("a")][..]));
     assert_eq!((cluster.partition(table, 1).epoch, &cluster.partition(table, 1).owners[..]), (2, &[id("b")][..]));

@@ -163,8 +163,5 @@ impl Partition {
 pub(super) fn merged_columns(table: &Table) -> Vec<super::cluster::ColumnSummary> {
     let schema = &table.schema.0;
     let partitions: &BTreeMap<PartitionId, Partition> = &table.partitions;
-    partitions
-        .values()
-        .fold(Statistics::empty(schema), |all, p| all.merge(p.rows, &p.columns, schema))
-        .columns
+    partitions.values().fold(Statistics::empty(schema), |all, p| all.merge(p.rows, &p.columns, schema)).columns
 }

@@ -7,17 +7,56 @@ use super::*;
 /// A command in terms of positions, so that most of them hit something that exists.
 #[derive(Debug, Clone)]
 enum Step {
-    Register { executor: u8, incarnation: u8, shared_url: bool },
-    Down { executor: u8, incarnation: u8 },
-    Loaded { executor: u8, incarnation: u8, epochs: Vec<(u8, u8)> },
-    Remove { executor: u8 },
-    Create { name: u8, buckets: u8, owner: u8, replace: bool, dataset: bool },
-    Drop { name: u8 },
-    Alter { name: u8 },
-    Ensure { name: u8, keys: Vec<u8>, owner: u8 },
-    Place { partitions: Vec<(u8, u8)>, owner: u8 },
-    Commit { name: u8, write: u8, overwrite: bool, refreshed: bool, parts: Vec<(u8, u8, bool)> },
-    Repeat { request: u8 },
+    Register {
+        executor: u8,
+        incarnation: u8,
+        shared_url: bool,
+    },
+    Down {
+        executor: u8,
+        incarnation: u8,
+    },
+    /// Everything up to a position, each at its current epoch or a stale one, owned or not.
+    Loaded {
+        executor: u8,
+        stale: bool,
+        epochs: Vec<bool>,
+    },
+    Remove {
+        executor: u8,
+    },
+    Create {
+        name: u8,
+        buckets: u8,
+        owner: u8,
+        replace: bool,
+        dataset: bool,
+    },
+    Drop {
+        name: u8,
+    },
+    Alter {
+        name: u8,
+    },
+    Ensure {
+        name: u8,
+        keys: Vec<u8>,
+        owner: u8,
+    },
+    Place {
+        partitions: Vec<(u8, bool)>,
+        owner: u8,
+    },
+    Commit {
+        name: u8,
+        write: u8,
+        overwrite: bool,
+        refreshed: bool,
+        parts: Vec<(u8, u8, bool)>,
+    },
+    Repeat {
+        request: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -26,8 +65,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (small.clone(), 0..3u8, prop::bool::weighted(0.1))
             .prop_map(|(executor, incarnation, shared_url)| Step::Register { executor, incarnation, shared_url }),
         1 => (small.clone(), 0..3u8).prop_map(|(executor, incarnation)| Step::Down { executor, incarnation }),
-        2 => (small.clone(), 0..3u8, prop::collection::vec((0..12u8, 1..3u8), 0..8))
-            .prop_map(|(executor, incarnation, epochs)| Step::Loaded { executor, incarnation, epochs }),
+        2 => (small.clone(), prop::bool::weighted(0.1), prop::collection::vec(prop::bool::weighted(0.9), 0..12))
+            .prop_map(|(executor, stale, epochs)| Step::Loaded { executor, stale, epochs }),
         1 => small.clone().prop_map(|executor| Step::Remove { executor }),
         3 => (small.clone(), 1..4u8, small.clone(), any::<bool>(), any::<bool>()).prop_map(
             |(name, buckets, owner, replace, dataset)| Step::Create { name, buckets, owner, replace, dataset }
@@ -36,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => small.clone().prop_map(|name| Step::Alter { name }),
         2 => (small.clone(), prop::collection::vec(0..6u8, 0..4), small.clone())
             .prop_map(|(name, keys, owner)| Step::Ensure { name, keys, owner }),
-        1 => (prop::collection::vec((0..12u8, 1..3u8), 0..4), small.clone())
+        1 => (prop::collection::vec((0..12u8, prop::bool::weighted(0.9)), 0..4), small.clone())
             .prop_map(|(partitions, owner)| Step::Place { partitions, owner }),
         6 => (small.clone(), 0..20u8, prop::bool::weighted(0.3), any::<bool>(), prop::collection::vec((0..5u8, 0..9u8, prop::bool::weighted(0.1)), 0..4))
             .prop_map(|(name, write, overwrite, refreshed, parts)| Step::Commit { name, write, overwrite, refreshed, parts }),
@@ -46,6 +85,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn named(state: &ClusterState, name: u8) -> Option<Arc<Table>> {
     state.table(&TableName::public(format!("t{name}"))).cloned()
+}
+
+fn all_partitions(state: &ClusterState) -> Vec<(PartitionId, u64)> {
+    state.tables.values().flat_map(|t| t.partitions.values().map(|p| (p.id, p.epoch))).collect()
 }
 
 fn staged(state: &ClusterState, table: &Table, part: &(u8, u8, bool)) -> Option<StagedPart> {
@@ -71,7 +114,12 @@ fn staged(state: &ClusterState, table: &Table, part: &(u8, u8, bool)) -> Option<
 fn command(state: &ClusterState, step: &Step) -> Command {
     let executor = |n: &u8| id(&format!("e{n}"));
     let new_partition = |key: u8, owner: &u8| NewPartition { key: bucket(key.into()), owners: vec![executor(owner)] };
-    let source = Dataset { definition: "{}".into(), from: "file:///d".into(), refresh_mode: "full".into(), refreshed_at_ms: None };
+    let source = Dataset {
+        definition: "{}".into(),
+        from: "file:///d".into(),
+        refresh_mode: "full".into(),
+        refreshed_at_ms: None,
+    };
     match step {
         Step::Register { executor: n, incarnation, shared_url } => Command::RegisterExecutor {
             executor: executor(n),
@@ -84,11 +132,15 @@ fn command(state: &ClusterState, step: &Step) -> Command {
         Step::Down { executor: n, incarnation } => {
             Command::ExecutorDown { executor: executor(n), incarnation: incarnation.to_string() }
         }
-        Step::Loaded { executor: n, incarnation, epochs } => Command::ReportLoaded {
-            executor: executor(n),
-            incarnation: incarnation.to_string(),
-            loaded: epochs.iter().map(|(p, e)| (PartitionId((*p).into()), (*e).into())).collect(),
-        },
+        Step::Loaded { executor: n, stale, epochs } => {
+            let incarnation = state.executors.get(&executor(n)).map_or("0", |e| e.incarnation.as_str());
+            let loaded = all_partitions(state).into_iter().zip(epochs);
+            Command::ReportLoaded {
+                executor: executor(n),
+                incarnation: if *stale { "old".into() } else { incarnation.into() },
+                loaded: loaded.map(|((id, epoch), current)| (id, if *current { epoch } else { 7 })).collect(),
+            }
+        }
         Step::Remove { executor: n } => Command::RemoveExecutor { executor: executor(n) },
         Step::Create { name, buckets, owner, replace, dataset } => Command::CreateTable(Box::new(NewTable {
             or_replace: *replace,
@@ -97,10 +149,9 @@ fn command(state: &ClusterState, step: &Step) -> Command {
             ..new_table(&format!("t{name}"), 0, &[])
         })),
         Step::Drop { name } => Command::DropTable { name: TableName::public(format!("t{name}")), if_exists: true },
-        Step::Alter { name } => Command::AlterDataset {
-            table: named(state, *name).map_or(TableId(0), |t| t.id),
-            dataset: source,
-        },
+        Step::Alter { name } => {
+            Command::AlterDataset { table: named(state, *name).map_or(TableId(0), |t| t.id), dataset: source }
+        }
         Step::Ensure { name, keys, owner } => Command::EnsurePartitions {
             table: named(state, *name).map_or(TableId(0), |t| t.id),
             partitions: keys.iter().map(|k| new_partition(*k, owner)).collect(),
@@ -108,10 +159,10 @@ fn command(state: &ClusterState, step: &Step) -> Command {
         Step::Place { partitions, owner } => Command::Place {
             placements: partitions
                 .iter()
-                .map(|(p, e)| Placement {
-                    partition: PartitionId((*p).into()),
-                    epoch: (*e).into(),
-                    owners: vec![executor(owner)],
+                .filter_map(|(position, current)| {
+                    let (partition, epoch) = *all_partitions(state).get(usize::from(*position))?;
+                    let epoch = if *current { epoch } else { epoch + 1 };
+                    Some(Placement { partition, epoch, owners: vec![executor(owner)] })
                 })
                 .collect(),
         },

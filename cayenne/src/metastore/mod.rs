@@ -1,0 +1,240 @@
+//! The SQLite side of a partition: what exists, which version sees it, what is staged.
+//!
+//! A file is visible in version `v` when `added_version <= v < removed_version`; a staged file has no
+//! `added_version`. A version is one row of `versions`; publishing inserts it and stamps the files in
+//! the same transaction, which is the commit point. Later features add tables (deletion vectors are
+//! keyed by file and version range like files themselves, source checkpoints by version).
+//!
+//! Every call blocks; callers run it on a blocking thread.
+
+mod change;
+mod read;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+use uuid::Uuid;
+
+use crate::error::{Error, Place, Result};
+use crate::layout;
+use crate::options::{PartitionIdentity, WriteMode};
+use crate::stats::DataSummary;
+
+const FORMAT: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE settings (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE schemas (schema_id INTEGER PRIMARY KEY, arrow_ipc BLOB NOT NULL);
+CREATE TABLE versions (
+    version INTEGER PRIMARY KEY,
+    write_id TEXT,
+    kind TEXT NOT NULL,
+    schema_id INTEGER NOT NULL REFERENCES schemas,
+    rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    published_ms INTEGER NOT NULL,
+    superseded_ms INTEGER
+);
+CREATE TABLE writes (
+    write_id TEXT PRIMARY KEY,
+    mode TEXT NOT NULL,
+    schema_id INTEGER NOT NULL REFERENCES schemas,
+    rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    files INTEGER NOT NULL,
+    column_stats BLOB NOT NULL,
+    sealed_ms INTEGER NOT NULL,
+    version INTEGER
+) WITHOUT ROWID;
+CREATE TABLE files (
+    file_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    path TEXT NOT NULL UNIQUE,
+    write_id TEXT NOT NULL,
+    schema_id INTEGER NOT NULL REFERENCES schemas,
+    rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    sha256 BLOB NOT NULL,
+    column_stats BLOB NOT NULL,
+    added_version INTEGER,
+    removed_version INTEGER
+);
+CREATE INDEX files_by_write ON files (write_id);
+";
+
+/// A data file as the metastore knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct FileRecord {
+    /// 0 until the file is recorded.
+    pub(crate) file_id: i64,
+    /// Relative to the partition directory.
+    pub(crate) path: String,
+    pub(crate) sha256: [u8; 32],
+    pub(crate) summary: DataSummary,
+    pub(crate) added: Option<u64>,
+    pub(crate) removed: Option<u64>,
+    pub(crate) write_id: Uuid,
+}
+
+/// A version as the metastore knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct VersionRecord {
+    pub(crate) version: u64,
+    pub(crate) superseded_ms: Option<u64>,
+}
+
+/// A sealed write as the metastore knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct WriteRecord {
+    pub(crate) write_id: Uuid,
+    pub(crate) mode: WriteMode,
+    pub(crate) summary: DataSummary,
+    pub(crate) sealed_ms: u64,
+    pub(crate) version: Option<u64>,
+}
+
+/// Everything that is read when a partition is opened.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) versions: Vec<VersionRecord>,
+    pub(crate) files: Vec<FileRecord>,
+    pub(crate) staged: Vec<WriteRecord>,
+}
+
+/// How a call of [`Metastore::publish`] ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// This call made the write visible at the given time.
+    Now { mode: WriteMode, now_ms: u64 },
+    /// An earlier call did, as this very version.
+    Before,
+}
+
+/// An open metastore.
+pub(crate) struct Metastore {
+    connection: Connection,
+    dir: PathBuf,
+    place: Arc<Place>,
+    schema: SchemaRef,
+}
+
+impl Metastore {
+    /// Writes a new metastore under a temporary name and moves it into place when it is complete and durable.
+    pub(crate) fn create(dir: &Path, identity: &PartitionIdentity, schema: &Schema, now_ms: u64) -> Result<()> {
+        let temporary = dir.join(layout::NEW_METASTORE);
+        layout::remove_file(&temporary)?;
+        let failed = |source| Error::Metastore { action: "create tables", path: dir.to_path_buf(), source };
+        let schema_ipc = encode_schema(schema)?;
+        let mut connection = Connection::open(&temporary).map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        let tx = connection.transaction().map_err(failed)?;
+        tx.execute_batch(TABLES).map_err(failed)?;
+        {
+            let mut set = tx.prepare("INSERT INTO settings (key, value) VALUES (?1, ?2)").map_err(failed)?;
+            set.execute(params!["format", FORMAT]).map_err(failed)?;
+            set.execute(params!["table", identity.table]).map_err(failed)?;
+            set.execute(params!["partition", identity.partition]).map_err(failed)?;
+            set.execute(params!["partition_id", identity.partition_id.to_string()]).map_err(failed)?;
+        }
+        tx.execute("INSERT INTO schemas (schema_id, arrow_ipc) VALUES (1, ?1)", params![schema_ipc]).map_err(failed)?;
+        tx.execute(
+            "INSERT INTO versions (version, kind, schema_id, rows, bytes, published_ms) VALUES (0, 'create', 1, 0, 0, ?1)",
+            params![signed(now_ms)],
+        )
+        .map_err(failed)?;
+        tx.commit().map_err(failed)?;
+        connection.close().map_err(|(_, source)| failed(source))?;
+        let target = dir.join(layout::METASTORE);
+        std::fs::rename(&temporary, &target).map_err(|source| Error::io("move into place", &target, source))?;
+        layout::sync_directory(dir)
+    }
+
+    /// Opens an existing metastore and reads whose it is.
+    pub(crate) fn open(dir: &Path, read_only: bool) -> Result<(Self, PartitionIdentity, SchemaRef)> {
+        let failed = |action: &'static str| {
+            let path = dir.to_path_buf();
+            move |source| Error::Metastore { action, path, source }
+        };
+        let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+        let connection =
+            Connection::open_with_flags(dir.join(layout::METASTORE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+                .map_err(failed("open the database"))?;
+        connection.busy_timeout(Duration::from_secs(10)).map_err(failed("set the busy timeout"))?;
+        if !read_only {
+            connection
+                .pragma_update(None, "journal_mode", "WAL")
+                .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
+                .and_then(|()| connection.pragma_update(None, "foreign_keys", true))
+                .map_err(failed("set the journal mode"))?;
+        }
+        let format: i64 = setting(&connection, "format").map_err(failed("read the format"))?;
+        if format != FORMAT {
+            return Err(Error::Format { path: dir.to_path_buf(), found: format, supported: FORMAT });
+        }
+        let read_identity = || -> rusqlite::Result<(String, String, String, Vec<u8>)> {
+            let ipc = connection.query_row(
+                "SELECT arrow_ipc FROM schemas WHERE schema_id =
+                   (SELECT schema_id FROM versions ORDER BY version DESC LIMIT 1)",
+                [],
+                |row| row.get(0),
+            )?;
+            Ok((
+                setting(&connection, "table")?,
+                setting(&connection, "partition")?,
+                setting(&connection, "partition_id")?,
+                ipc,
+            ))
+        };
+        let (table, partition, id, ipc) = read_identity().map_err(failed("read the identity"))?;
+        let place = Arc::new(Place { table: table.clone(), partition: partition.clone() });
+        let damaged = |detail: String| Error::MetastoreDamaged { place: Arc::clone(&place), detail };
+        let identity = PartitionIdentity {
+            table,
+            partition,
+            partition_id: id.parse().map_err(|_| damaged(format!("partition id '{id}' is no number")))?,
+        };
+        let schema = StreamReader::try_new(ipc.as_slice(), None)
+            .map_err(|e| damaged(format!("the schema cannot be read: {e}")))?
+            .schema();
+        let metastore = Self { connection, dir: dir.to_path_buf(), place, schema: Arc::clone(&schema) };
+        Ok((metastore, identity, schema))
+    }
+
+    fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> Error + use<> {
+        let path = self.dir.clone();
+        move |source| Error::Metastore { action, path, source }
+    }
+
+    fn begin(&mut self) -> Result<Transaction<'_>> {
+        let failed = self.failed("begin a transaction");
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
+    }
+}
+
+fn setting<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> rusqlite::Result<T> {
+    connection
+        .query_row("SELECT value FROM settings WHERE key = ?1", params![key], |row| row.get(0))
+        .optional()?
+        .ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn encode_schema(schema: &Schema) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    StreamWriter::try_new(&mut bytes, schema)
+        .and_then(|mut writer| writer.finish())
+        .map_err(|source| Error::Arrow { action: "cannot encode the schema", source })?;
+    Ok(bytes)
+}
+
+// SQLite integers are signed; counts and versions never reach the sign bit.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

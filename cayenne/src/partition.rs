@@ -1,0 +1,293 @@
+//! A partition: one directory, opened by one writer.
+
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::{Schema, SchemaRef};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Place, Result};
+use crate::failpoint::{Outcome, Step};
+use crate::layout;
+use crate::metastore::Metastore;
+use crate::options::{PartitionIdentity, PartitionOptions};
+use crate::pin::PinnedVersion;
+use crate::schema_check::check_schema;
+use crate::state::{DataFile, NoSuchVersion, State};
+use crate::stats::DataSummary;
+
+/// An open partition. Cheap to clone; all clones are the same partition, which is released when the
+/// last clone, writer and pin is gone.
+///
+/// Methods that are not `async` do not touch the disk, except [`create`](Self::create) and
+/// [`open`](Self::open), which do and block.
+#[derive(Clone)]
+pub struct Partition {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) dir: PathBuf,
+    pub(crate) identity: PartitionIdentity,
+    pub(crate) place: Arc<Place>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) options: PartitionOptions,
+    /// Locked by blocking work only, and before `state` where both are needed.
+    pub(crate) metastore: Mutex<Metastore>,
+    pub(crate) state: Mutex<State>,
+    read_only: bool,
+    crashed: AtomicBool,
+    /// Held open: the operating system drops the lock with it.
+    _lock: Option<File>,
+}
+
+impl Partition {
+    /// Creates a partition in `dir`, which is created if needed and must not hold one already. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`] and [`Error::BadSchema`] as from [`check_schema`], [`Error::AlreadyExists`].
+    pub fn create(
+        dir: &Path,
+        identity: PartitionIdentity,
+        schema: SchemaRef,
+        options: PartitionOptions,
+    ) -> Result<Self> {
+        check_schema(&schema)?;
+        layout::create_directory(dir)?;
+        let lock = lock(dir)?;
+        if dir.join(layout::METASTORE).exists() {
+            return Err(Error::AlreadyExists { path: dir.to_path_buf() });
+        }
+        layout::create_directory(&dir.join(layout::FILES))?;
+        // Arrow's schema metadata is not part of a table's definition.
+        let schema = Schema::new(schema.fields().clone());
+        Metastore::create(dir, &identity, &schema, options.clock.now_ms())?;
+        Self::open_locked(dir, options, Some(lock))
+    }
+
+    /// Opens the partition in `dir` for reading and writing, after cleaning up what a crash may have left. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::NotAPartition`], [`Error::InUse`], [`Error::Format`]; [`Error::FileMissing`] and
+    /// [`Error::FileLength`] when a file that the metastore names is not there in full.
+    pub fn open(dir: &Path, options: PartitionOptions) -> Result<Self> {
+        if !dir.join(layout::METASTORE).exists() {
+            return Err(Error::NotAPartition { path: dir.to_path_buf() });
+        }
+        let lock = lock(dir)?;
+        Self::open_locked(dir, options, Some(lock))
+    }
+
+    /// Opens the partition in `dir` as it is now, for reading only; a writer may have it open elsewhere. Blocks.
+    /// Later versions are not noticed, and the writer does not know of pins taken here: it may remove files of
+    /// versions that its retention lets go.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), without [`Error::InUse`].
+    pub fn open_read_only(dir: &Path, options: PartitionOptions) -> Result<Self> {
+        if !dir.join(layout::METASTORE).exists() {
+            return Err(Error::NotAPartition { path: dir.to_path_buf() });
+        }
+        Self::open_locked(dir, options, None)
+    }
+
+    fn open_locked(dir: &Path, options: PartitionOptions, lock: Option<File>) -> Result<Self> {
+        let dir = std::path::absolute(dir).map_err(|source| Error::io("resolve", dir, source))?;
+        let read_only = lock.is_none();
+        let (metastore, identity, schema) = Metastore::open(&dir, read_only)?;
+        let loaded = metastore.load()?;
+        let state = State::new(&dir, schema.fields().len(), &loaded);
+        let partition = Self {
+            inner: Arc::new(Inner {
+                place: Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() }),
+                dir,
+                identity,
+                schema,
+                options,
+                metastore: Mutex::new(metastore),
+                state: Mutex::new(state),
+                read_only,
+                crashed: AtomicBool::new(false),
+                _lock: lock,
+            }),
+        };
+        partition.inner.check_lengths()?;
+        if !read_only {
+            partition.inner.remove_orphans()?;
+        }
+        Ok(partition)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Which partition this is.
+    pub fn identity(&self) -> &PartitionIdentity {
+        &self.inner.identity
+    }
+
+    /// The declared schema; scans return exactly these types.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.inner.schema)
+    }
+
+    /// The newest published version; 0 before the first one.
+    pub fn version(&self) -> u64 {
+        self.inner.state.lock().current().version
+    }
+
+    /// What the current version holds.
+    pub fn summary(&self) -> DataSummary {
+        self.inner.state.lock().current().summary.as_ref().clone()
+    }
+
+    /// Keeps a version readable until the returned guard and all its clones are gone. `None` means the current one.
+    ///
+    /// # Errors
+    /// [`Error::VersionExpired`] and [`Error::VersionNotYetHere`].
+    pub fn pin(&self, version: Option<u64>) -> Result<PinnedVersion> {
+        let pinned = self.inner.state.lock().pin(version);
+        match pinned {
+            Ok(view) => Ok(PinnedVersion::new(Arc::clone(&self.inner), view)),
+            Err(NoSuchVersion::Expired { oldest, current }) => Err(Error::VersionExpired {
+                place: Arc::clone(&self.inner.place),
+                version: version.unwrap_or(current),
+                oldest,
+                current,
+            }),
+            Err(NoSuchVersion::NotYetHere { current }) => Err(Error::VersionNotYetHere {
+                place: Arc::clone(&self.inner.place),
+                version: version.unwrap_or(current),
+                current,
+            }),
+        }
+    }
+
+    /// Runs blocking work on Tokio's blocking threads. It runs to its end even if the caller stops waiting.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        task: &'static str,
+        work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        let joined = tokio::task::spawn_blocking(move || work(&inner)).await;
+        joined.map_err(|error| self.inner.died(task, error))?
+    }
+}
+
+impl Inner {
+    /// Meets a failpoint. A real crash cannot be undone, so neither can this one: from then on every step fails.
+    pub(crate) fn step(&self, step: Step) -> Result<()> {
+        if self.crashed() {
+            return Err(Error::Failpoint(step));
+        }
+        match self.options.failpoints.as_ref().map(|hook| hook.at(step)) {
+            None | Some(Outcome::Continue) => Ok(()),
+            Some(Outcome::Fail) => Err(Error::Failpoint(step)),
+            Some(Outcome::Crash) => {
+                self.crashed.store(true, Ordering::SeqCst);
+                Err(Error::Failpoint(step))
+            }
+        }
+    }
+
+    pub(crate) fn crashed(&self) -> bool {
+        self.crashed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly { place: Arc::clone(&self.place) });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn died(&self, task: &'static str, error: tokio::task::JoinError) -> Error {
+        let detail = match error.try_into_panic() {
+            Ok(panic) => panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "it panicked".to_owned()),
+            Err(_) => "it was cancelled".to_owned(),
+        };
+        Error::TaskDied { place: Arc::clone(&self.place), task, detail }
+    }
+
+    pub(crate) fn missing(&self, file: &str) -> Error {
+        Error::FileMissing { place: Arc::clone(&self.place), file: file.to_owned() }
+    }
+
+    pub(crate) fn check_length(&self, file: &DataFile) -> Result<()> {
+        match std::fs::metadata(&file.path) {
+            Ok(metadata) if metadata.len() == file.summary.bytes => Ok(()),
+            Ok(metadata) => Err(Error::FileLength {
+                place: Arc::clone(&self.place),
+                file: file.name.clone(),
+                expected: file.summary.bytes,
+                found: metadata.len(),
+            }),
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => Err(self.missing(&file.name)),
+            Err(source) => Err(Error::io("look at", &file.path, source)),
+        }
+    }
+
+    fn check_lengths(&self) -> Result<()> {
+        let files = self.state.lock().all_files();
+        files.iter().try_for_each(|file| self.check_length(file))
+    }
+
+    /// Removes data files that the metastore does not name: what an unfinished write or a removal left behind.
+    fn remove_orphans(&self) -> Result<()> {
+        let known: std::collections::HashSet<String> =
+            self.state.lock().all_files().iter().map(|file| file.name.clone()).collect();
+        let mut removed = 0;
+        for name in layout::existing_data_files(&self.dir)? {
+            if !known.contains(&name) {
+                self.step(Step::RemoveOrphan)?;
+                layout::remove_file(&self.dir.join(&name))?;
+                removed += 1;
+            }
+        }
+        if removed > 0 {
+            layout::sync_directory(&self.dir.join(layout::FILES))?;
+            tracing::info!(
+                table = %self.place.table,
+                partition = %self.place.partition,
+                files = removed,
+                "removed files that an unfinished write left behind"
+            );
+        }
+        layout::remove_file(&self.dir.join(layout::NEW_METASTORE))
+    }
+}
+
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join(layout::LOCK);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|source| Error::io("open the lock file", &path, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { path: dir.to_path_buf() }),
+        Err(TryLockError::Error(source)) => Err(Error::io("lock", &path, source)),
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition")
+            .field("identity", &self.inner.identity)
+            .field("dir", &self.inner.dir)
+            .field("version", &self.version())
+            .finish()
+    }
+}

@@ -1,0 +1,172 @@
+//! The file source of a scan: Vortex's, plus what happened to the files before it came to them.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileOpenFuture, FileOpener, FileScanConfig, FileSource};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::Result as DFResult;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::{DynamicFilterTracking, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_optimizer::pruning::FilePruner;
+use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use futures::{FutureExt, StreamExt, stream};
+use object_store::ObjectStore;
+
+/// How many files the versions have, and how many of them their statistics excluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pruning {
+    pub(crate) total: usize,
+    pub(crate) pruned: usize,
+}
+
+/// Delegates to Vortex's source. Reports the pruning in `EXPLAIN` and in the metrics `files_total` and `files_pruned`,
+/// and what dynamic filters saved in `file_pieces_skipped`.
+#[derive(Clone)]
+pub(crate) struct CayenneSource {
+    vortex: Arc<dyn FileSource>,
+    pruning: Pruning,
+}
+
+impl CayenneSource {
+    pub(crate) fn new(vortex: Arc<dyn FileSource>, pruning: Pruning) -> Self {
+        for (name, count) in [("files_total", pruning.total), ("files_pruned", pruning.pruned)] {
+            MetricBuilder::new(vortex.metrics()).global_counter(name).add(count);
+        }
+        Self { vortex, pruning }
+    }
+
+    /// The same facts about a changed source.
+    fn around(&self, vortex: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        Arc::new(Self { vortex, pruning: self.pruning })
+    }
+}
+
+/// Skips a file, or a piece of one, that a dynamic filter excludes by the time it would be opened, and counts it.
+/// Vortex's opener does the same without counting.
+struct DynamicPruner {
+    vortex: Arc<dyn FileOpener>,
+    predicate: Arc<dyn PhysicalExpr>,
+    schema: SchemaRef,
+    skipped: Count,
+    errors: Count,
+}
+
+impl FileOpener for DynamicPruner {
+    fn open(&self, file: PartitionedFile) -> DFResult<FileOpenFuture> {
+        let pruner = FilePruner::try_new(Arc::clone(&self.predicate), &self.schema, &file, self.errors.clone());
+        if let Some(mut pruner) = pruner
+            && pruner.should_prune()?
+        {
+            self.skipped.add(1);
+            return Ok(async { Ok(stream::empty().boxed()) }.boxed());
+        }
+        self.vortex.open(file)
+    }
+}
+
+impl FileSource for CayenneSource {
+    fn create_file_opener(
+        &self,
+        object_store: Arc<dyn ObjectStore>,
+        config: &FileScanConfig,
+        stream: usize,
+    ) -> DFResult<Arc<dyn FileOpener>> {
+        let vortex = self.vortex.create_file_opener(object_store, config, stream)?;
+        let Some(predicate) = self.vortex.filter() else {
+            return Ok(vortex);
+        };
+        if !DynamicFilterTracking::classify(&predicate).contains_dynamic_filter() {
+            return Ok(vortex);
+        }
+        let metrics = self.vortex.metrics();
+        Ok(Arc::new(DynamicPruner {
+            vortex,
+            predicate,
+            schema: Arc::clone(self.vortex.table_schema().file_schema()),
+            skipped: MetricBuilder::new(metrics).counter("file_pieces_skipped", stream),
+            errors: MetricBuilder::new(metrics).counter("num_predicate_creation_errors", stream),
+        }))
+    }
+
+    fn table_schema(&self) -> &TableSchema {
+        self.vortex.table_schema()
+    }
+
+    fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
+        self.around(self.vortex.with_batch_size(batch_size))
+    }
+
+    fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        self.vortex.filter()
+    }
+
+    fn projection(&self) -> Option<&ProjectionExprs> {
+        self.vortex.projection()
+    }
+
+    fn metrics(&self) -> &ExecutionPlanMetricsSet {
+        self.vortex.metrics()
+    }
+
+    fn file_type(&self) -> &str {
+        "cayenne"
+    }
+
+    fn fmt_extra(&self, format: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
+        let Pruning { total, pruned } = self.pruning;
+        match format {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, ", files_total={total}, files_pruned={pruned}")?;
+            }
+            DisplayFormatType::TreeRender => writeln!(f, "files_pruned={pruned} of {total}")?,
+        }
+        self.vortex.fmt_extra(format, f)
+    }
+
+    fn supports_repartitioning(&self) -> bool {
+        self.vortex.supports_repartitioning()
+    }
+
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        config: &ConfigOptions,
+    ) -> DFResult<FilterPushdownPropagation<Arc<dyn FileSource>>> {
+        let mut result = self.vortex.try_pushdown_filters(filters, config)?;
+        result.updated_node = result.updated_node.map(|vortex| self.around(vortex));
+        Ok(result)
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+        properties: &EquivalenceProperties,
+    ) -> DFResult<SortOrderPushdownResult<Arc<dyn FileSource>>> {
+        Ok(match self.vortex.try_pushdown_sort(order, properties)? {
+            SortOrderPushdownResult::Exact { inner } => SortOrderPushdownResult::Exact { inner: self.around(inner) },
+            SortOrderPushdownResult::Inexact { inner } => {
+                SortOrderPushdownResult::Inexact { inner: self.around(inner) }
+            }
+            SortOrderPushdownResult::Unsupported => SortOrderPushdownResult::Unsupported,
+        })
+    }
+
+    fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> DFResult<Option<Arc<dyn FileSource>>> {
+        let pushed = self.vortex.try_pushdown_projection(projection)?;
+        Ok(pushed.map(|vortex| self.around(vortex)))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DFResult<TreeNodeRecursion>,
+    ) -> DFResult<TreeNodeRecursion> {
+        self.vortex.apply_expressions(f)
+    }
+}

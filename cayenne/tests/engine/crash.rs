@@ -1,0 +1,220 @@
+//! A crash or a disk error at every durable step leaves the table at its last published version.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use cayenne::{Failpoints, Outcome, Partition, PartitionOptions, Retention, Step, WriteMode};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::harness::*;
+
+/// Lets a step pass a number of times and then does what it was told, for good.
+#[derive(Debug)]
+struct At {
+    step: Step,
+    left: AtomicUsize,
+    outcome: Outcome,
+    hit: AtomicUsize,
+}
+
+impl Failpoints for At {
+    fn at(&self, step: Step) -> Outcome {
+        if step != self.step {
+            return Outcome::Continue;
+        }
+        if self.left.load(Ordering::SeqCst) > 0 {
+            self.left.fetch_sub(1, Ordering::SeqCst);
+            return Outcome::Continue;
+        }
+        self.hit.fetch_add(1, Ordering::SeqCst);
+        self.outcome
+    }
+}
+
+fn options(failpoints: Option<Arc<dyn Failpoints>>) -> PartitionOptions {
+    PartitionOptions {
+        target_file_bytes: 4 << 10,
+        retention: Retention { versions: 0, grace: Duration::ZERO },
+        failpoints,
+        ..PartitionOptions::default()
+    }
+}
+
+const FIRST: Uuid = Uuid::from_u128(1);
+const SECOND: Uuid = Uuid::from_u128(2);
+const THIRD: Uuid = Uuid::from_u128(3);
+
+async fn write(partition: &Partition, id: Uuid, mode: WriteMode, from: i64, to: i64) -> cayenne::Result<()> {
+    let mut writer = partition.begin_write(id, mode).await?;
+    for at in (from..to).step_by(2_000) {
+        writer.write(numbers(at, (at + 2_000).min(to))).await?;
+    }
+    writer.finish().await.map(|_| ())
+}
+
+/// Everything that touches the disk: append, overwrite, discard, clean up. Counts what was acknowledged.
+async fn workload(partition: &Partition, acknowledged: &mut u64) -> cayenne::Result<()> {
+    write(partition, SECOND, WriteMode::Append, 100, 20_000).await?;
+    partition.publish(SECOND, 2).await?;
+    *acknowledged = 2;
+    write(partition, THIRD, WriteMode::Append, 0, 3_000).await?;
+    partition.discard(THIRD).await?;
+    write(partition, THIRD, WriteMode::Overwrite, 0, 5_000).await?;
+    partition.publish(THIRD, 3).await?;
+    *acknowledged = 3;
+    partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await?;
+    Ok(())
+}
+
+fn expected(version: u64) -> Vec<i64> {
+    match version {
+        1 => (0..100).collect(),
+        2 => (0..20_000).collect(),
+        3 => (0..5_000).collect(),
+        other => panic!("version {other}"),
+    }
+}
+
+async fn prepare(dir: &Path) {
+    let partition = Partition::create(dir, identity(), numbers_schema(), options(None)).unwrap();
+    write(&partition, FIRST, WriteMode::Append, 0, 100).await.unwrap();
+    partition.publish(FIRST, 1).await.unwrap();
+}
+
+/// Background work of a dropped partition may hold the lock for a moment.
+async fn reopen(dir: &Path) -> Partition {
+    for _ in 0..500 {
+        match Partition::open(dir, options(None)) {
+            Err(cayenne::Error::InUse { .. }) => tokio::time::sleep(Duration::from_millis(10)).await,
+            other => return other.unwrap(),
+        }
+    }
+    panic!("the partition is never released");
+}
+
+fn named_files(partition: &Partition) -> u64 {
+    let staged: u64 = partition.staged().iter().map(|write| write.summary.files).sum();
+    partition.summary().files + staged
+}
+
+async fn check_recovered(dir: &Path, acknowledged: u64, what: &str) {
+    let partition = reopen(dir).await;
+    let version = partition.version();
+    assert!(
+        version == acknowledged || version == acknowledged + 1,
+        "{what}: version {version}, acknowledged {acknowledged}"
+    );
+    assert_eq!(ids(&partition, None).await, expected(version), "{what}");
+    assert!(partition.verify().await.unwrap().damaged.is_empty(), "{what}");
+    // After the older versions have gone, exactly the named files are left.
+    partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await.unwrap();
+    let files = data_files(dir);
+    assert_eq!(files.len() as u64, named_files(&partition), "{what}: no orphans");
+    let staged = partition.staged();
+    drop(partition);
+
+    let partition = reopen(dir).await;
+    assert_eq!(partition.version(), version, "{what}");
+    assert_eq!(partition.staged(), staged, "{what}");
+    assert_eq!(data_files(dir), files, "{what}: a second start changes nothing");
+    // The interrupted work can be done again under the same ids.
+    let mut again = version;
+    for (id, mode, from, to, at) in
+        [(SECOND, WriteMode::Append, 100, 20_000, 2), (THIRD, WriteMode::Overwrite, 0, 5_000, 3)]
+    {
+        if version >= at {
+            continue;
+        }
+        partition.discard(id).await.unwrap();
+        write(&partition, id, mode, from, to).await.unwrap();
+        partition.publish(id, at).await.unwrap();
+        again = at;
+    }
+    assert_eq!(again, 3, "{what}");
+    assert_eq!(ids(&partition, None).await, expected(3), "{what}");
+}
+
+async fn run_with(step: Step, skip: usize, outcome: Outcome) -> bool {
+    let what = format!("{outcome:?} at {step:?} after {skip}");
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("p");
+    prepare(&dir).await;
+    if step == Step::RemoveOrphan {
+        std::fs::write(dir.join("files/0123.vortex"), b"left behind").unwrap();
+        std::fs::write(dir.join("files/4567.vortex"), b"left behind").unwrap();
+    }
+    let hook = Arc::new(At { step, left: AtomicUsize::new(skip), outcome, hit: AtomicUsize::new(0) });
+    let mut acknowledged = 1;
+    let failed = match Partition::open(&dir, options(Some(hook.clone()))) {
+        Ok(partition) => {
+            let result = workload(&partition, &mut acknowledged).await;
+            if outcome == Outcome::Fail
+                && let Err(error) = &result
+            {
+                // The handle lives on and still shows a published version.
+                assert_eq!(ids(&partition, None).await, expected(partition.version()), "{what}: {error}");
+            }
+            result.is_err()
+        }
+        Err(_) => true,
+    };
+    let hit = hook.hit.load(Ordering::SeqCst) > 0;
+    assert_eq!(failed, hit, "{what}: an error is reported exactly if the step failed");
+    check_recovered(&dir, acknowledged, &what).await;
+    hit
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_at_any_step_keeps_the_last_published_version() {
+    for step in Step::ALL {
+        let mut met = 0;
+        for skip in [0, 1, 2, 5, 11] {
+            if !run_with(step, skip, Outcome::Crash).await {
+                break;
+            }
+            met += 1;
+        }
+        assert!(met > 0, "the workload never meets {step:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_at_any_step_keeps_the_last_published_version() {
+    for step in Step::ALL {
+        for skip in [0, 2] {
+            if !run_with(step, skip, Outcome::Fail).await {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leftovers_are_removed_and_strangers_are_not() {
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("p");
+    prepare(&dir).await;
+    std::fs::write(dir.join("files/half.vortex"), b"VTXF").unwrap();
+    std::fs::write(dir.join("files/readme.txt"), b"hello").unwrap();
+    std::fs::write(dir.join("partition.db.new"), b"").unwrap();
+    let partition = reopen(&dir).await;
+    assert_eq!(data_files(&dir).len(), 2);
+    assert!(dir.join("files/readme.txt").exists());
+    assert!(!dir.join("partition.db.new").exists());
+    assert_eq!(ids(&partition, None).await, expected(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_creation_can_be_repeated() {
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("p");
+    std::fs::create_dir_all(dir.join("files")).unwrap();
+    std::fs::write(dir.join("partition.db.new"), b"half").unwrap();
+    assert!(matches!(Partition::open(&dir, options(None)), Err(cayenne::Error::NotAPartition { .. })));
+    let partition = Partition::create(&dir, identity(), numbers_schema(), options(None)).unwrap();
+    assert_eq!(partition.version(), 0);
+    assert!(!dir.join("partition.db.new").exists());
+}

@@ -1,0 +1,81 @@
+//! `ancho executor`: one executor, until it is told to stop.
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+use ancho_executor::{Executor, ExecutorOptions};
+
+use super::server;
+use crate::values::{bytes, http_url};
+
+/// Options of an executor.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// URLs of the schedulers' internal services; one is enough, the others are learned
+    #[arg(
+        long,
+        value_name = "URL,…",
+        value_delimiter = ',',
+        value_parser = http_url,
+        required = true,
+        env = "ANCHO_SCHEDULER_ADDRESS"
+    )]
+    scheduler_address: Vec<String>,
+    /// Directory of its own: identity and partitions
+    #[arg(long, value_name = "DIR", env = "ANCHO_DATA_DIR")]
+    data_dir: PathBuf,
+    /// Address to listen on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", env = "ANCHO_BIND")]
+    bind: IpAddr,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 50053)]
+    port: u16,
+    /// URL at which schedulers and other executors reach it; needed when listening on all addresses
+    #[arg(long, value_name = "URL", value_parser = http_url, env = "ANCHO_ADVERTISE_URL")]
+    advertise_url: Option<String>,
+    /// Streams per task of a plan; by default one per core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    streams: Option<u32>,
+    /// Memory for queries, as 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
+    /// Leave the terminal's session (set by `ancho up`)
+    #[arg(long, hide = true)]
+    detached: bool,
+    /// File to write once others can connect (set by `ancho up`)
+    #[arg(long, hide = true)]
+    ready_file: Option<PathBuf>,
+}
+
+/// Runs it until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It cannot start (its directory is in use, or belongs to another cluster), or ends by itself.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    server::detach(args.detached);
+    if args.bind.is_unspecified() && args.advertise_url.is_none() {
+        anyhow::bail!(
+            "--bind {} has no address that others could connect to: give --advertise-url http://this-host:{}",
+            args.bind,
+            args.port
+        );
+    }
+    let mut options = ExecutorOptions::new(args.data_dir, args.scheduler_address);
+    options.bind = SocketAddr::new(args.bind, args.port);
+    options.advertise_url = args.advertise_url;
+    options.streams = args.streams.unwrap_or(options.streams);
+    options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
+    let handle = Executor::start(options).await?;
+    let line = format!("executor ready: {} at {}", handle.id(), handle.url());
+    server::announce(&line, args.ready_file.as_deref())?;
+    tokio::select! {
+        signal = server::stop_signal() => tracing::info!("{}: stopping", signal?),
+        ended = handle.wait() => {
+            ended?;
+            anyhow::bail!("the executor ended by itself; its log says why");
+        }
+    }
+    handle.shutdown().await;
+    Ok(())
+}

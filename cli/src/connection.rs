@@ -1,0 +1,203 @@
+//! The Flight SQL connection of the client commands.
+use std::{sync::Arc, time::Duration};
+
+use ancho_common::error::{Error, ErrorKind, Result};
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
+use arrow_flight::{
+    Action, FlightInfo, decode::FlightRecordBatchStream, error::FlightError,
+    flight_service_client::FlightServiceClient, sql::client::FlightSqlServiceClient,
+};
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::cluster_status::ClusterStatus;
+
+/// Where clients look for a scheduler when nothing else is said.
+pub const DEFAULT_URL: &str = "grpc://127.0.0.1:50051";
+
+/// Largest message taken. The server stays below 4 MiB unless one row is larger.
+const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a client command finds the cluster.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Target {
+    /// Flight SQL address of any scheduler
+    #[arg(long, value_name = "URL", env = "ANCHO_URL", default_value = DEFAULT_URL)]
+    pub url: String,
+}
+
+/// A connection to one scheduler.
+#[derive(Clone)]
+pub struct Connection {
+    url: String,
+    client: FlightSqlServiceClient<Channel>,
+}
+
+/// What a statement gave.
+pub enum Outcome {
+    /// Rows, with their schema known before the first.
+    Rows(Rows),
+    /// A number of changed rows; 0 for statements that change none.
+    Changed(i64),
+}
+
+/// The rows of a result as they arrive. Dropping it ends the query on the cluster.
+pub struct Rows {
+    /// Columns.
+    pub schema: SchemaRef,
+    /// Batches with exactly these columns.
+    pub batches: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl Connection {
+    /// Connects to `grpc://host:port` (also written `grpc+tcp://` or `http://`).
+    ///
+    /// # Errors
+    /// The URL is none, or nobody answers.
+    pub async fn open(url: &str) -> Result<Self> {
+        let channel = channel(url).await?;
+        let inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        Ok(Self { url: url.to_owned(), client: FlightSqlServiceClient::new_from_inner(inner) })
+    }
+
+    /// The URL it was opened with.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The protocol's own client, for requests that have no method here.
+    pub fn client(&mut self) -> &mut FlightSqlServiceClient<Channel> {
+        &mut self.client
+    }
+
+    /// Runs one statement: preparing it tells whether it gives rows.
+    ///
+    /// # Errors
+    /// What the cluster answers.
+    pub async fn run(&mut self, sql: &str) -> Result<Outcome> {
+        let mut prepared = self.client.prepare(sql.to_owned(), None).await.map_err(error)?;
+        let gives_rows = !prepared.dataset_schema().map_err(error)?.fields().is_empty();
+        let outcome = if gives_rows {
+            let info = prepared.execute().await.map_err(error)?;
+            Outcome::Rows(self.fetch(info).await?)
+        } else {
+            Outcome::Changed(prepared.execute_update().await.map_err(error)?)
+        };
+        // The server keeps nothing for a handle, so a close that fails costs nobody anything.
+        let _ = prepared.close().await;
+        Ok(outcome)
+    }
+
+    /// Reads what a server has ready.
+    ///
+    /// # Errors
+    /// The answer is not a result, or cannot be read.
+    pub async fn fetch(&mut self, info: FlightInfo) -> Result<Rows> {
+        let announced =
+            info.clone().try_decode_schema().map_err(|e| Error::internal(format!("the announced schema: {e}")))?;
+        let mut streams: Vec<FlightRecordBatchStream> = Vec::with_capacity(info.endpoint.len());
+        for endpoint in info.endpoint {
+            let ticket =
+                endpoint.ticket.ok_or_else(|| Error::internal("the server gave an endpoint without a ticket"))?;
+            streams.push(self.client.do_get(ticket).await.map_err(error)?);
+        }
+        let batches = futures::stream::iter(streams).flatten().map_err(error).boxed();
+        Ok(Rows { schema: Arc::new(announced), batches })
+    }
+
+    /// One of Ancho's own actions.
+    ///
+    /// # Errors
+    /// What the cluster answers.
+    pub async fn act(&mut self, name: &str, body: impl Into<Vec<u8>>) -> Result<Vec<u8>> {
+        let action = Action { r#type: name.to_owned(), body: body.into().into() };
+        let mut replies = self.client.do_action(action).await.map_err(error)?;
+        let mut answer = Vec::new();
+        while let Some(part) = replies.message().await? {
+            answer.extend_from_slice(&part.body);
+        }
+        Ok(answer)
+    }
+
+    /// How the cluster is.
+    ///
+    /// # Errors
+    /// The cluster does not answer, or in another form.
+    pub async fn cluster_status(&mut self) -> Result<ClusterStatus> {
+        let reply = self.act("ancho.cluster_status", Vec::new()).await?;
+        serde_json::from_slice(&reply)
+            .map_err(|e| Error::internal(format!("{} answers the cluster's status in another form: {e}", self.url)))
+    }
+}
+
+impl Rows {
+    /// All rows at once, for small results.
+    ///
+    /// # Errors
+    /// The query fails.
+    pub async fn collect(self) -> Result<Vec<RecordBatch>> {
+        self.batches.try_collect().await
+    }
+}
+
+/// Opens the channel below a connection.
+///
+/// # Errors
+/// The URL is none, or nobody answers.
+pub async fn channel(url: &str) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(http_form(url)?)
+        .map_err(|e| Error::invalid(format!("`{url}` is not an address: {e}")))?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_while_idle(true);
+    endpoint.connect().await.map_err(|e| {
+        let reason = Error::from(e).message;
+        Error::unavailable(format!(
+            "no scheduler answers at {url} ({reason}): is the cluster up, and is this its address?"
+        ))
+    })
+}
+
+fn http_form(url: &str) -> Result<String> {
+    let (scheme, address) = url.split_once("://").unwrap_or(("grpc", url));
+    match scheme {
+        "grpc" | "grpc+tcp" | "http" if !address.is_empty() => Ok(format!("http://{address}")),
+        "grpc+tls" | "https" => Err(Error::unsupported(format!(
+            "{url}: encrypted connections are not offered by this version: write grpc://host:port"
+        ))),
+        _ => Err(Error::invalid(format!("`{url}` is not the address of a scheduler: write grpc://host:port"))),
+    }
+}
+
+/// What the protocol's client reports, with the kind that the server gave it.
+pub fn error(error: FlightError) -> Error {
+    match error {
+        FlightError::Tonic(status) => Error::from(*status),
+        other => Error::from_text(&other.to_string(), ErrorKind::Internal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused() {
+        for url in ["grpc://h:1", "grpc+tcp://h:1", "http://h:1", "h:1"] {
+            assert_eq!(http_form(url).expect(url), "http://h:1");
+        }
+        assert_eq!(http_form("grpc+tls://h:1").expect_err("TLS").kind, ErrorKind::Unsupported);
+        assert_eq!(http_form("ftp://h:1").expect_err("FTP").kind, ErrorKind::Invalid);
+    }
+
+    #[tokio::test]
+    async fn an_address_without_a_scheduler_is_told_in_one_sentence() {
+        let Err(error) = Connection::open("grpc://127.0.0.1:1").await else { panic!("port 1 answers") };
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("no scheduler answers at grpc://127.0.0.1:1"), "{error}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Ancho's plan nodes as bytes. Exchanged only between processes with the same plan key.
+use std::sync::Arc;
+
+use ancho_proto::v1;
+use arrow::datatypes::SchemaRef;
+use datafusion::{
+    error::{DataFusionError, Result},
+    execution::TaskContext,
+    physical_plan::ExecutionPlan,
+};
+use datafusion_proto::{
+    physical_plan::{
+        DefaultPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
+    },
+    protobuf::PhysicalExprNode,
+};
+use prost::Message;
+
+use super::{
+    host::{ScanHost, ScanPartition},
+    router::Route,
+    scan::{CayenneScanExec, Slot, VariantParts},
+    write::{PartitionWriteExec, WriteTarget},
+};
+use crate::{
+    error::Error,
+    ids::{PartitionId, TableId, WriteId},
+    partition::PartitionSpec,
+    schema,
+};
+
+const SCAN: u8 = 1;
+const WRITE: u8 = 2;
+
+/// Encodes and decodes [`CayenneScanExec`] and [`PartitionWriteExec`].
+#[derive(Debug, Default, Clone)]
+pub struct AnchoCodec {
+    host: Option<Arc<dyn ScanHost>>,
+}
+
+impl AnchoCodec {
+    /// For a process without partitions.
+    #[must_use]
+    pub fn coordinator() -> Self {
+        Self { host: None }
+    }
+
+    /// For an executor: decoded scans read from `host`.
+    #[must_use]
+    pub fn executor(host: Arc<dyn ScanHost>) -> Self {
+        Self { host: Some(host) }
+    }
+
+    fn decode_scan(
+        &self,
+        bytes: &[u8],
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let node = v1::ScanNode::decode(bytes).map_err(malformed)?;
+        let schema = schema::from_ipc(&node.schema)?;
+        let projection = to_usize(&node.projection)?;
+        let projected: SchemaRef = Arc::new(schema.project(&projection)?);
+        let codec = DefaultPhysicalExtensionCodec {};
+        let decode = PhysicalPlanDecodeContext::new(context, &codec);
+        let predicates = node
+            .predicates
+            .iter()
+            .map(|bytes| {
+                let node = PhysicalExprNode::decode(bytes.as_ref()).map_err(malformed)?;
+                converter.proto_to_physical_expr(&node, &projected, &decode)
+            })
+            .collect::<Result<_>>()?;
+        let partitions = node.partitions.iter().map(decode_partition).collect::<Result<_>>()?;
+        let parts = VariantParts {
+            slot: Slot { executor: node.executor_id, url: node.executor_url },
+            partitions,
+            stream_of: node.by_bucket.then(|| to_usize(&node.stream_of)).transpose()?,
+            projection,
+            predicates,
+            limit: node.limit.map(|n| to_usize(&[n]).map(|v| v[0])).transpose()?,
+            streams: to_usize(&[node.streams])?[0],
+            bucketed: node.hash_column.map(|n| to_usize(&[n]).map(|v| v[0])).transpose()?,
+        };
+        let scan =
+            CayenneScanExec::from_parts(TableId(node.table_id), node.table, schema, parts, self.host.clone())?;
+        Ok(Arc::new(scan))
+    }
+}
+
+fn malformed(error: prost::DecodeError) -> DataFusionError {
+    Error::internal(format!("a plan node cannot be decoded: {error}")).into()
+}
+
+fn to_usize(numbers: &[u64]) -> Result<Vec<usize>> {
+    let convert = |n: &u64| usize::try_from(*n).map_err(|_| Error::internal("a number in a plan is too large").into());
+    numbers.iter().map(convert).collect()
+}
+
+fn decode_partition(p: &v1::ScanPartition) -> Result<ScanPartition> {
+    let write_id = match p.write_id.as_str() {
+        "" => None,
+        text => Some(WriteId::parse(text).map_err(|e| DataFusionError::Internal(e.to_string()))?),
+    };
+    Ok(ScanPartition { partition: PartitionId(p.partition_id), epoch: p.epoch, version: p.version, write_id })
+}
+
+fn encode_scan(scan: &CayenneScanExec, converter: &dyn PhysicalProtoConverterExtension) -> Result<Vec<u8>> {
+    let parts = scan.encode_parts().ok_or_else(|| {
+        DataFusionError::from(Error::internal(format!(
+            "the scan of table {} was not routed to an owner before it was sent",
+            scan.source().table
+        )))
+    })?;
+    let codec = DefaultPhysicalExtensionCodec {};
+    let predicates = parts
+        .predicates
+        .iter()
+        .map(|e| Ok(converter.physical_expr_to_proto(e, &codec)?.encode_to_vec().into()))
+        .collect::<Result<_>>()?;
+    let node = v1::ScanNode {
+        table_id: scan.source().table_id.0,
+        table: scan.source().table.clone(),
+        schema: schema::to_ipc(&scan.source().schema).into(),
+        projection: parts.projection.iter().map(|i| *i as u64).collect(),
+        predicates,
+        limit: parts.limit.map(|n| n as u64),
+        streams: parts.streams as u64,
+        executor_id: parts.slot.executor,
+        executor_url: parts.slot.url,
+        partitions: parts
+            .partitions
+            .iter()
+            .map(|p| v1::ScanPartition {
+                partition_id: p.partition.0,
+                epoch: p.epoch,
+                version: p.version,
+                write_id: p.write_id.map(|w| w.to_string()).unwrap_or_default(),
+            })
+            .collect(),
+        by_bucket: parts.stream_of.is_some(),
+        stream_of: parts.stream_of.unwrap_or_default().iter().map(|s| *s as u64).collect(),
+        hash_column: parts.bucketed.map(|c| c as u64),
+    };
+    Ok(node.encode_to_vec())
+}
+
+fn encode_write(write: &PartitionWriteExec) -> Vec<u8> {
+    let target = write.target();
+    v1::WriteNode {
+        write_id: target.write_id.to_string(),
+        table_id: target.table_id.0,
+        table: target.table.clone(),
+        schema: schema::to_ipc(&target.schema).into(),
+        partition_by: target.partition_spec.expressions.clone(),
+        hash_version: target.partition_spec.hash_version,
+        overwrite: target.overwrite,
+        routes: target.routes.iter().map(Route::to_proto).collect(),
+    }
+    .encode_to_vec()
+}
+
+fn decode_write(bytes: &[u8], inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
+    let node = v1::WriteNode::decode(bytes).map_err(malformed)?;
+    let [input] = inputs else {
+        return Err(Error::internal(format!("a write node has {} inputs, not one", inputs.len())).into());
+    };
+    let target = WriteTarget {
+        write_id: WriteId::parse(&node.write_id).map_err(|e| DataFusionError::Internal(e.to_string()))?,
+        table_id: TableId(node.table_id),
+        table: node.table,
+        schema: schema::from_ipc(&node.schema)?,
+        partition_spec: PartitionSpec { expressions: node.partition_by, hash_version: node.hash_version },
+        overwrite: node.overwrite,
+        routes: node.routes.iter().map(Route::from_proto).collect::<crate::error::Result<_>>()?,
+    };
+    Ok(Arc::new(PartitionWriteExec::try_new(Arc::clone(input), Arc::new(target))?))
+}
+
+impl PhysicalExtensionCodec for AnchoCodec {
+    fn try_decode(
+        &self,
+        bytes: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match bytes.split_first() {
+            Some((&SCAN, rest)) => self.decode_scan(rest, context, converter),
+            Some((&WRITE, rest)) => decode_write(rest, inputs),
+            _ => Err(Error::internal("an unknown plan node arrived; are all processes of one release?").into()),
+        }
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        out: &mut Vec<u8>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        if let Some(scan) = node.downcast_ref::<CayenneScanExec>() {
+            out.push(SCAN);
+            out.extend(encode_scan(scan, converter)?);
+        } else if let Some(write) = node.downcast_ref::<PartitionWriteExec>() {
+            out.push(WRITE);
+            out.extend(encode_write(write));
+        } else {
+            // The list of codecs is tried in order; this one knows only its own nodes.
+            return Err(DataFusionError::NotImplemented(format!("{} cannot be sent to another process", node.name())));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! What an executor offers to the scans that reach it.
+use std::{fmt::Debug, sync::Arc};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::{physical_expr::PhysicalExpr, physical_plan::ExecutionPlan};
+
+use crate::{
+    error::Result,
+    ids::{PartitionId, WriteId},
+};
+
+/// A partition at the version that a query reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanPartition {
+    /// Which.
+    pub partition: PartitionId,
+    /// Epoch of the owner that was asked.
+    pub epoch: u64,
+    /// Committed version to read; 0 is empty.
+    pub version: u64,
+    /// The write that made that version, so that an owner that has it staged can publish it first.
+    pub write_id: Option<WriteId>,
+}
+
+/// One executor's part of a scan.
+#[derive(Debug, Clone)]
+pub struct LocalScan {
+    /// Name, for messages.
+    pub table: String,
+    /// Schema of the whole table.
+    pub schema: SchemaRef,
+    /// What to read.
+    pub partitions: Vec<ScanPartition>,
+    /// Columns by index; all if `None`.
+    pub projection: Option<Vec<usize>>,
+    /// Conjuncts over the projected schema; exactly the rows that pass all are wanted.
+    pub predicates: Vec<Arc<dyn PhysicalExpr>>,
+    /// No more rows than these are needed from each stream.
+    pub limit: Option<usize>,
+    /// Number of output streams of the plan.
+    pub streams: usize,
+    /// If given: stream `stream_of[i]` reads `partitions[i]`. Otherwise files are spread freely.
+    pub stream_of: Option<Vec<usize>>,
+}
+
+/// The partitions of this process.
+#[async_trait]
+pub trait ScanHost: Debug + Send + Sync {
+    /// Which executor this is.
+    fn executor_id(&self) -> &str;
+
+    /// A plan with exactly `streams` output streams and the projected schema.
+    ///
+    /// # Errors
+    /// `StaleRoute` where a partition is not held at that epoch or version, `Unavailable` while the session has lapsed,
+    /// `Corrupt` where a file is damaged or missing.
+    async fn scan(&self, request: LocalScan) -> Result<Arc<dyn ExecutionPlan>>;
+}
+
+/// The host in a session, for nodes that are decoded there.
+#[derive(Debug, Clone)]
+pub struct HostExtension(pub Arc<dyn ScanHost>);

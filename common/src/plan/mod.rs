@@ -1,0 +1,16 @@
+//! Plan nodes of Ancho's own, and what carries them between processes.
+//!
+//! * [`scan`] – the leaf of every query: partitions pinned to their owners
+//! * [`write`] – routes rows to the owners of their partitions
+//! * [`codec`] – both, as bytes
+//! * [`host`] – what an executor offers to the leaf
+//! * [`router`] – the sending side of a write
+//! * [`channels`] – connections between processes
+//! * [`session`] – what every session has in common, on schedulers and executors
+pub mod channels;
+pub mod codec;
+pub mod host;
+pub mod router;
+pub mod scan;
+pub mod session;
+pub mod write;

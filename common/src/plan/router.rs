@@ -1,0 +1,290 @@
+//! The sending side of a write: splits rows by partition key, finds or asks for the owner of each key, and streams each
+//! part to its owner. Every row is counted on both sides; a difference fails the write.
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Debug,
+    sync::Arc,
+};
+
+use ancho_proto::v1::{
+    self, StageBatch, StageHeader, StageReply, StageRequest, executor_client::ExecutorClient, stage_request::Body,
+};
+use arrow::{array::RecordBatch, ipc::writer::StreamWriter};
+use async_trait::async_trait;
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{channels::Channels, write::WriteTarget};
+use crate::{
+    error::{Error, Result},
+    ids::{ExecutorId, PartitionId, TableId},
+    partition::{PartitionKey, Partitioner},
+};
+
+/// A partition and the executor that takes its writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Key of the partition.
+    pub key: PartitionKey,
+    /// Its id.
+    pub partition: PartitionId,
+    /// Epoch of the owner.
+    pub epoch: u64,
+    /// Owner.
+    pub executor: ExecutorId,
+    /// Where it is reached.
+    pub url: String,
+}
+
+impl Route {
+    /// As a message.
+    #[must_use]
+    pub fn to_proto(&self) -> v1::Route {
+        v1::Route {
+            // A list of optional strings always serialises.
+            key: serde_json::to_string(&self.key).unwrap_or_default(),
+            partition_id: self.partition.0,
+            epoch: self.epoch,
+            executor_id: self.executor.0.clone(),
+            executor_url: self.url.clone(),
+        }
+    }
+
+    /// From a message.
+    ///
+    /// # Errors
+    /// The key is malformed.
+    pub fn from_proto(route: &v1::Route) -> Result<Self> {
+        Ok(Self {
+            key: serde_json::from_str(&route.key)
+                .map_err(|e| Error::internal(format!("a route has the malformed key {:?}: {e}", route.key)))?,
+            partition: PartitionId(route.partition_id),
+            epoch: route.epoch,
+            executor: ExecutorId(route.executor_id.clone()),
+            url: route.executor_url.clone(),
+        })
+    }
+}
+
+/// Creates partitions for keys that a write meets for the first time.
+#[async_trait]
+pub trait PartitionAssigner: Debug + Send + Sync {
+    /// The routes of these keys, in their order; missing partitions are created and placed.
+    async fn ensure(&self, table: TableId, keys: &[PartitionKey]) -> Result<Vec<Route>>;
+}
+
+/// The assigner in a session, for write nodes that run there.
+#[derive(Debug, Clone)]
+pub struct AssignerExtension(pub Arc<dyn PartitionAssigner>);
+
+/// Rows of one partition are sent when they are this many …
+const FLUSH_ROWS: usize = 65_536;
+/// … or this large …
+const FLUSH_BYTES: usize = 8 << 20;
+/// … or when everything held back is this large.
+const HELD_BYTES: usize = 64 << 20;
+/// Batches in flight to one executor.
+const IN_FLIGHT: usize = 4;
+
+/// What a sender sent to one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentRows {
+    /// Where to.
+    pub route: Route,
+    /// How many rows.
+    pub rows: u64,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+struct Connection {
+    sender: mpsc::Sender<StageRequest>,
+    call: JoinHandle<Result<StageReply>>,
+}
+
+/// Sends the rows of one stream of a write.
+pub struct RowRouter {
+    target: Arc<WriteTarget>,
+    partitioner: Partitioner,
+    assigner: Arc<dyn PartitionAssigner>,
+    channels: Channels,
+    sender_id: String,
+    routes: HashMap<PartitionKey, Route>,
+    held: HashMap<PartitionId, Held>,
+    held_bytes: usize,
+    sent: BTreeMap<PartitionId, SentRows>,
+    connections: HashMap<ExecutorId, Connection>,
+}
+
+impl RowRouter {
+    /// A router for one stream.
+    ///
+    /// # Errors
+    /// The partition expressions do not fit the schema.
+    pub fn try_new(target: Arc<WriteTarget>, assigner: Arc<dyn PartitionAssigner>, channels: Channels) -> Result<Self> {
+        let partitioner = Partitioner::try_new(Arc::clone(&target.schema), &target.partition_spec)?;
+        let routes = target.routes.iter().map(|r| (r.key.clone(), r.clone())).collect();
+        Ok(Self {
+            partitioner,
+            assigner,
+            channels,
+            sender_id: uuid::Uuid::now_v7().to_string(),
+            routes,
+            held: HashMap::new(),
+            held_bytes: 0,
+            sent: BTreeMap::new(),
+            connections: HashMap::new(),
+            target,
+        })
+    }
+
+    /// Takes the rows of a batch. Waits while owners are slower than the source.
+    ///
+    /// # Errors
+    /// A partition expression fails, a key has no owner, or an owner refuses rows.
+    pub async fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let parts = self.partitioner.split(batch)?;
+        self.ensure_routes(&parts).await?;
+        for (key, rows) in parts {
+            let Some(route) = self.routes.get(&key).cloned() else {
+                return Err(Error::internal(format!("table {}: key {key} has no route", self.target.table)));
+            };
+            let held = self.held.entry(route.partition).or_default();
+            let bytes = rows.get_array_memory_size();
+            held.rows += rows.num_rows();
+            held.bytes += bytes;
+            held.batches.push(rows);
+            self.held_bytes += bytes;
+            self.sent.entry(route.partition).or_insert_with(|| SentRows { route: route.clone(), rows: 0 });
+            if held.rows >= FLUSH_ROWS || held.bytes >= FLUSH_BYTES {
+                self.flush(route.partition).await?;
+            }
+        }
+        while self.held_bytes > HELD_BYTES {
+            let Some(largest) = self.held.iter().max_by_key(|(_, h)| h.bytes).map(|(id, _)| *id) else { break };
+            self.flush(largest).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is held back, ends all streams and checks that the owners received what was sent.
+    ///
+    /// # Errors
+    /// An owner failed, or received another number of rows.
+    pub async fn finish(mut self) -> Result<Vec<SentRows>> {
+        let waiting: Vec<PartitionId> = self.held.keys().copied().collect();
+        for partition in waiting {
+            self.flush(partition).await?;
+        }
+        for (executor, connection) in self.connections.drain() {
+            drop(connection.sender);
+            let reply = ended(connection.call).await?;
+            let received: HashMap<u64, u64> = reply.partitions.iter().map(|p| (p.partition_id, p.rows)).collect();
+            for sent in self.sent.values().filter(|s| s.route.executor == executor) {
+                let got = received.get(&sent.route.partition.0).copied().unwrap_or(0);
+                if got != sent.rows {
+                    return Err(Error::internal(format!(
+                        "table {}: executor {executor} received {got} of the {} rows sent to partition {}",
+                        self.target.table, sent.rows, sent.route.partition
+                    )));
+                }
+            }
+        }
+        Ok(std::mem::take(&mut self.sent).into_values().collect())
+    }
+
+    async fn ensure_routes(&mut self, parts: &[(PartitionKey, RecordBatch)]) -> Result<()> {
+        let missing: Vec<PartitionKey> =
+            parts.iter().map(|(k, _)| k).filter(|k| !self.routes.contains_key(*k)).cloned().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        for route in self.assigner.ensure(self.target.table_id, &missing).await? {
+            self.routes.insert(route.key.clone(), route);
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self, partition: PartitionId) -> Result<()> {
+        let Some(held) = self.held.remove(&partition) else { return Ok(()) };
+        self.held_bytes = self.held_bytes.saturating_sub(held.bytes);
+        let Some(sent) = self.sent.get_mut(&partition) else {
+            return Err(Error::internal(format!("partition {partition} has rows but no route")));
+        };
+        sent.rows += held.rows as u64;
+        let route = sent.route.clone();
+        for ipc in encode(&held.batches)? {
+            let batch = StageBatch { partition_id: partition.0, epoch: route.epoch, ipc: ipc.into() };
+            self.send(&route, batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, route: &Route, batch: StageBatch) -> Result<()> {
+        if !self.connections.contains_key(&route.executor) {
+            let connection = self.open(route).await?;
+            self.connections.insert(route.executor.clone(), connection);
+        }
+        let Some(connection) = self.connections.get(&route.executor) else { return Ok(()) };
+        if connection.sender.send(StageRequest { body: Some(Body::Batch(batch)) }).await.is_err() {
+            // The owner ended the call early; its answer says why.
+            let Some(connection) = self.connections.remove(&route.executor) else { return Ok(()) };
+            ended(connection.call).await?;
+            return Err(Error::unavailable(format!("executor {} stopped taking rows", route.url)));
+        }
+        Ok(())
+    }
+
+    async fn open(&self, route: &Route) -> Result<Connection> {
+        let (sender, receiver) = mpsc::channel(IN_FLIGHT);
+        let mut client = ExecutorClient::new(self.channels.get(&route.url)?)
+            .max_encoding_message_size(usize::MAX)
+            .max_decoding_message_size(usize::MAX);
+        let header = StageHeader {
+            write_id: self.target.write_id.to_string(),
+            sender_id: self.sender_id.clone(),
+            table_id: self.target.table_id.0,
+            overwrite: self.target.overwrite,
+        };
+        let first = StageRequest { body: Some(Body::Header(header)) };
+        sender.send(first).await.map_err(|_| Error::internal("a new channel is closed"))?;
+        let call = tokio::spawn(async move {
+            let reply = client.stage(ReceiverStream::new(receiver)).await?;
+            Ok(reply.into_inner())
+        });
+        Ok(Connection { sender, call })
+    }
+}
+
+async fn ended(call: JoinHandle<Result<StageReply>>) -> Result<StageReply> {
+    call.await.map_err(|e| Error::internal(format!("a call that sends rows was aborted: {e}")))?
+}
+
+/// Largest encoded message; a batch above it is halved until it fits or has one row.
+const MAX_MESSAGE: usize = 32 << 20;
+
+fn encode(batches: &[RecordBatch]) -> Result<Vec<Vec<u8>>> {
+    let failed = |e: arrow::error::ArrowError| Error::internal(format!("rows cannot be encoded: {e}"));
+    let Some(first) = batches.first() else { return Ok(Vec::new()) };
+    let mut pending = vec![arrow::compute::concat_batches(&first.schema(), batches).map_err(failed)?];
+    let mut out = Vec::new();
+    while let Some(batch) = pending.pop() {
+        let mut bytes = Vec::with_capacity(batch.get_array_memory_size() + 1024);
+        let mut writer = StreamWriter::try_new(&mut bytes, &batch.schema()).map_err(failed)?;
+        writer.write(&batch).and_then(|()| writer.finish()).map_err(failed)?;
+        drop(writer);
+        if bytes.len() > MAX_MESSAGE && batch.num_rows() > 1 {
+            let half = batch.num_rows() / 2;
+            pending.push(batch.slice(half, batch.num_rows() - half));
+            pending.push(batch.slice(0, half));
+        } else {
+            out.push(bytes);
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,170 @@
+//! What every query session has in common, on schedulers and on executors.
+//!
+//! The query library starts a worker's session from default options and sends only its own settings along. Options that
+//! change results or resource use at run time must therefore travel with the query: they go as one header.
+use std::{collections::BTreeMap, sync::Arc};
+
+use datafusion::{
+    config::ConfigOptions,
+    execution::{SessionStateBuilder, runtime_env::{RuntimeEnv, RuntimeEnvBuilder}},
+    prelude::SessionConfig,
+};
+use datafusion_distributed::{DistributedExt, Worker, WorkerQueryContext};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    channels::Channels,
+    codec::AnchoCodec,
+    host::{HostExtension, ScanHost},
+    router::{AssignerExtension, PartitionAssigner},
+};
+use crate::{
+    error::{Error, Result},
+    object_stores::ObjectStores,
+    partition::functions,
+    spec::source::S3Options,
+};
+
+/// Header that carries changed options, as a JSON object.
+pub const OPTIONS_HEADER: &str = "x-ancho-options";
+
+/// Largest options header; HTTP/2 peers refuse larger header blocks.
+const MAX_OPTIONS_BYTES: usize = 8 * 1024;
+
+/// Processes exchange plans only if this is the same for both.
+#[must_use]
+pub fn plan_key() -> String {
+    format!("ancho-{}/datafusion-{}/distributed-4.0.0", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
+}
+
+/// Settings that every session needs for right answers over distributed plans.
+pub fn apply_safe_defaults(config: &mut SessionConfig) {
+    let options = config.options_mut();
+    // Order does not survive a shuffle between processes, so no plan may rely on an input's order there.
+    options.optimizer.prefer_existing_sort = false;
+    options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
+    options.optimizer.preserve_file_partitions = 0;
+}
+
+/// Options that differ from the defaults, as the header for a query's tasks.
+///
+/// # Errors
+/// They are too many for a header.
+pub fn options_header(options: &ConfigOptions) -> Result<HeaderMap> {
+    let defaults: BTreeMap<String, Option<String>> =
+        ConfigOptions::default().entries().into_iter().map(|e| (e.key, e.value)).collect();
+    let changed: BTreeMap<String, String> = options
+        .entries()
+        .into_iter()
+        .filter(|e| e.key.starts_with("datafusion.") && defaults.get(&e.key).is_some_and(|d| *d != e.value))
+        .filter_map(|e| e.value.map(|v| (e.key, v)))
+        .collect();
+    let text = serde_json::to_string(&changed).map_err(|e| Error::internal(e.to_string()))?;
+    if text.len() > MAX_OPTIONS_BYTES {
+        return Err(Error::invalid(format!("the session's changed options take {} bytes; reset some", text.len())));
+    }
+    let mut headers = HeaderMap::new();
+    let value = HeaderValue::from_str(&text)
+        .map_err(|_| Error::invalid("a session option has a value that is not printable ASCII"))?;
+    headers.insert(HeaderName::from_static(OPTIONS_HEADER), value);
+    Ok(headers)
+}
+
+/// Header that carries how a dataset's buckets are reached. Secrets in it are references to variables wherever the
+/// dataset wrote them so; each process puts in its own values.
+const S3_HEADER: &str = "x-ancho-s3";
+
+/// How a dataset's buckets are reached, for the tasks of a plan.
+///
+/// # Errors
+/// An option has a value that is not printable ASCII.
+pub fn s3_header(options: &S3Options) -> Result<HeaderMap> {
+    let text = serde_json::to_string(options).map_err(|e| Error::internal(e.to_string()))?;
+    let mut value = HeaderValue::from_str(&text)
+        .map_err(|_| Error::invalid("an S3 option has a value that is not printable ASCII"))?;
+    value.set_sensitive(true);
+    Ok(HeaderMap::from_iter([(HeaderName::from_static(S3_HEADER), value)]))
+}
+
+/// The same memory and spill space, with buckets reached as a dataset says.
+///
+/// # Errors
+/// Never with the settings used here; the library's signature allows it.
+pub fn runtime_with_s3(runtime: &Arc<RuntimeEnv>, options: &S3Options) -> Result<Arc<RuntimeEnv>> {
+    let builder = RuntimeEnvBuilder::from_runtime_env(runtime)
+        .with_object_store_registry(Arc::new(ObjectStores::new(options.clone())));
+    Ok(builder.build_arc()?)
+}
+
+fn apply_options(config: &mut SessionConfig, headers: &HeaderMap) -> Result<()> {
+    let Some(value) = headers.get(OPTIONS_HEADER) else { return Ok(()) };
+    let changed: BTreeMap<String, String> = serde_json::from_slice(value.as_bytes())
+        .map_err(|e| Error::internal(format!("the options of a query cannot be read: {e}")))?;
+    for (key, value) in changed {
+        // An option of a newer release is not ours to apply.
+        if let Err(error) = config.options_mut().set(&key, &value) {
+            tracing::warn!(%key, %value, %error, "a query's option is not known here");
+        }
+    }
+    Ok(())
+}
+
+/// What a process brings to the tasks that run in it.
+#[derive(Debug, Clone)]
+pub struct WorkerParts {
+    /// Its partitions, on an executor.
+    pub host: Option<Arc<dyn ScanHost>>,
+    /// Places rows of new partitions.
+    pub assigner: Arc<dyn PartitionAssigner>,
+    /// Connections to other processes.
+    pub channels: Channels,
+    /// Memory and spill space, shared by all queries of the process.
+    pub runtime: Arc<RuntimeEnv>,
+}
+
+/// The part of a process that runs tasks of distributed plans.
+#[must_use]
+pub fn worker(parts: WorkerParts) -> Worker {
+    let runtime = Arc::clone(&parts.runtime);
+    Worker::from_session_builder(move |context: WorkerQueryContext| {
+        let parts = parts.clone();
+        async move { Ok(worker_session(context, &parts)?.build()) }
+    })
+    .with_runtime_env(runtime)
+    .with_version(plan_key())
+}
+
+fn worker_session(context: WorkerQueryContext, parts: &WorkerParts) -> Result<SessionStateBuilder> {
+    let mut builder = context.builder;
+    let config = builder.config().get_or_insert_default();
+    apply_safe_defaults(config);
+    apply_options(config, &context.headers)?;
+    extend(config, parts)?;
+    if let Some(value) = context.headers.get(S3_HEADER) {
+        let options: S3Options = serde_json::from_slice(value.as_bytes())
+            .map_err(|e| Error::internal(format!("the S3 options of a query cannot be read: {e}")))?;
+        builder = builder.with_runtime_env(runtime_with_s3(&parts.runtime, &options)?);
+    }
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.extend(functions::all());
+    Ok(builder)
+}
+
+/// Puts the process's parts into a session.
+///
+/// # Errors
+/// Never with the settings used here; the library's signature allows it.
+pub fn extend(config: &mut SessionConfig, parts: &WorkerParts) -> Result<()> {
+    let codec = match &parts.host {
+        Some(host) => {
+            config.set_extension(Arc::new(HostExtension(Arc::clone(host))));
+            AnchoCodec::executor(Arc::clone(host))
+        }
+        None => AnchoCodec::coordinator(),
+    };
+    config.set_extension(Arc::new(AssignerExtension(Arc::clone(&parts.assigner))));
+    config.set_extension(Arc::new(parts.channels.clone()));
+    config.set_distributed_user_codec(codec);
+    config.set_distributed_channel_resolver(parts.channels.clone());
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! One dataset: a table that mirrors a source.
+use serde::{Deserialize, Serialize};
+use serde_norway::Value;
+
+use super::{
+    acceleration::AccelerationSpec,
+    fields::{Fields, KeyPath, Problems},
+    source::SourceSpec,
+};
+
+/// A declared dataset. Its serialised form is its definition: two datasets are declared alike when these are equal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatasetSpec {
+    /// Name of the table, as written: it is not folded to lower case.
+    pub name: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Where the rows come from.
+    pub source: SourceSpec,
+    /// How they are stored and spread.
+    pub acceleration: AccelerationSpec,
+}
+
+/// Longest name, in bytes.
+const MAX_NAME: usize = 200;
+
+/// Keys that the format knows and Ancho does not offer yet.
+const NOT_YET: &[&str] = &[
+    "access",
+    "columns",
+    "dependsOn",
+    "embeddings",
+    "full_text_search",
+    "has_metadata_table",
+    "invalid_type_action",
+    "metadata",
+    "on_schema_change",
+    "ready_state",
+    "replication",
+    "time_column",
+    "time_format",
+    "time_partition_column",
+    "time_partition_format",
+    "unsupported_type_action",
+    "vectors",
+];
+
+impl DatasetSpec {
+    /// The definition as one line of JSON with its keys in a fixed order.
+    #[must_use]
+    pub fn definition(&self) -> String {
+        // A struct of texts, numbers and string-keyed maps always has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads [`DatasetSpec::definition`]'s text.
+    ///
+    /// # Errors
+    /// The text is not a definition that this version understands.
+    pub fn from_definition(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> Option<Self> {
+        let mut fields = Fields::open(path.clone(), value, "a dataset", problems)?;
+        let name = read_name(&mut fields, problems);
+        let description = fields.text("description", problems).map(|(_, text)| text.to_owned());
+        let source = SourceSpec::read(&mut fields, problems);
+        let acceleration = match fields.get("acceleration") {
+            Some((path, value)) => AccelerationSpec::read(&path, value, problems),
+            None => {
+                let path = fields.path("acceleration");
+                problems.add(
+                    &path,
+                    "missing: Ancho serves the rows it holds, so every dataset is accelerated; write at least \
+                     `acceleration: {enabled: true}`",
+                );
+                None
+            }
+        };
+        fields.finish(NOT_YET, problems);
+        Some(Self { name: name?, description, source: source?, acceleration: acceleration? })
+    }
+}
+
+fn read_name(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<String> {
+    let path = fields.path("name");
+    if fields.get("name").is_none() {
+        problems.add(&path, "missing: give the table a name");
+        return None;
+    }
+    let (path, name) = fields.text("name", problems)?;
+    let trouble = if name.len() > MAX_NAME {
+        format!("the name is {} bytes long: at most {MAX_NAME} are possible", name.len())
+    } else if name.trim() != name {
+        "the name starts or ends with blanks".to_owned()
+    } else if name.contains('.') {
+        format!("`{name}` has a dot: datasets are tables of the schema `public`, named without a schema")
+    } else if let Some(odd) = name.chars().find(|c| c.is_control() || matches!(c, '/' | '\\' | '"')) {
+        format!("{odd:?} cannot be part of a name")
+    } else {
+        return Some(name.to_owned());
+    };
+    problems.add(&path, trouble);
+    None
+}

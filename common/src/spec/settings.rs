@@ -1,0 +1,145 @@
+//! The engine's parameters under `acceleration.params`: which exist, and which values they take.
+use std::collections::BTreeMap;
+
+use serde_norway::Value;
+
+use super::fields::{KeyPath, Problems, alternatives, kind, nearest, scalar};
+
+/// What a parameter's value must look like.
+enum Rule {
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number of at least this, or one of these words.
+    Number(u64, &'static [&'static str]),
+    /// A whole number of at most this, or one of these words.
+    AtMost(u64, &'static [&'static str]),
+    /// Names separated by commas.
+    Columns,
+    /// Not possible here, for this reason.
+    Refused(&'static str),
+}
+
+const BOOLEAN: &[&str] = &["true", "false"];
+const AUTO: &[&str] = &["auto"];
+const PLACED_BY_EXECUTORS: &str = "executors keep partitions below their own data directory: remove it";
+const ENGINE_WIDE: &str = "this is a setting of the whole engine, not of one dataset: remove it";
+
+const RULES: &[(&str, Rule)] = &[
+    ("cayenne_bake_deletion_index_trigger", Rule::Number(1, &[])),
+    ("cayenne_compaction_max_files_per_pick", Rule::Number(1, &[])),
+    ("cayenne_compaction_max_levels", Rule::Number(1, &[])),
+    ("cayenne_compaction_trigger_files", Rule::Number(1, &[])),
+    ("cayenne_compaction_trigger_protected_snapshots", Rule::Number(1, &[])),
+    ("cayenne_compaction_trigger_snapshot_age_ms", Rule::Number(0, &[])),
+    ("cayenne_compression_strategy", Rule::Word(&["btrblocks", "zstd"])),
+    ("cayenne_deletion_mode", Rule::Word(&["auto", "key", "position"])),
+    ("cayenne_delta_encoding", Rule::AtMost(10, AUTO)),
+    ("cayenne_file_path", Rule::Refused(PLACED_BY_EXECUTORS)),
+    ("cayenne_filter_propagation", Rule::Refused(ENGINE_WIDE)),
+    ("cayenne_footer_cache_mb", Rule::Refused(ENGINE_WIDE)),
+    ("cayenne_force_view_types", Rule::Word(BOOLEAN)),
+    ("cayenne_metadata_dir", Rule::Refused(PLACED_BY_EXECUTORS)),
+    ("cayenne_metastore", Rule::Word(&["sqlite"])),
+    ("cayenne_optimizer_rules", Rule::Refused(ENGINE_WIDE)),
+    ("cayenne_pk_conflict_detection", Rule::Word(&["auto", "none"])),
+    ("cayenne_pk_keyset_cache_mb", Rule::Number(0, AUTO)),
+    ("cayenne_scan_concurrency", Rule::Number(0, &["auto", "off", "disabled", "none"])),
+    ("cayenne_segment_cache_mb", Rule::Refused(ENGINE_WIDE)),
+    ("cayenne_shard_key_columns", Rule::Columns),
+    ("cayenne_sort_columns", Rule::Columns),
+    ("cayenne_target_file_size_mb", Rule::Number(1, AUTO)),
+    ("cayenne_unsupported_type_action", Rule::Word(&["error", "string", "warn", "ignore"])),
+    ("cayenne_upload_concurrency", Rule::Number(1, AUTO)),
+    ("cayenne_write_concurrency", Rule::Number(1, AUTO)),
+    ("pk_conflict_detection", Rule::Word(&["auto", "none"])),
+    ("sort_columns", Rule::Columns),
+    ("unsupported_type_action", Rule::Word(&["error", "string", "warn", "ignore"])),
+];
+
+/// Parameters with two spellings; both with different values contradict each other.
+const SPELLINGS: [(&str, &str); 3] = [
+    ("cayenne_sort_columns", "sort_columns"),
+    ("cayenne_pk_conflict_detection", "pk_conflict_detection"),
+    ("cayenne_unsupported_type_action", "unsupported_type_action"),
+];
+
+/// Families of parameters that the format knows and Ancho does not offer yet.
+const NOT_YET: [&str; 6] =
+    ["cayenne_s3_", "cayenne_datalake_", "cayenne_cluster_by", "cayenne_cdc_", "cayenne_metastore_", "cayenne_sort_"];
+
+/// Largest number that a parameter takes: it fits every integer type that reads it.
+const LARGEST: u64 = i64::MAX as u64;
+
+/// Whether a table may have this engine parameter with this value.
+///
+/// # Errors
+/// Says why not, and what to write.
+pub fn check_param(name: &str, value: &str) -> Result<(), String> {
+    match RULES.iter().find(|(known, _)| *known == name) {
+        Some((_, rule)) => check(rule, value.trim()),
+        None => Err(unknown(name)),
+    }
+}
+
+pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> BTreeMap<String, String> {
+    let mut params = BTreeMap::new();
+    let Value::Mapping(map) = value else {
+        problems.add(path, format!("`params` must be a map of names and values, not {}", kind(value)));
+        return params;
+    };
+    for (key, value) in map {
+        let key = scalar(key).unwrap_or_default();
+        let path = path.key(&key);
+        let Some(text) = scalar(value) else {
+            problems.add(&path, format!("a single value is needed here, not {}", kind(value)));
+            continue;
+        };
+        match check_param(&key, &text) {
+            Ok(()) => {
+                params.insert(key, text.trim().to_owned());
+            }
+            Err(message) => problems.add(&path, message),
+        }
+    }
+    for (long, short) in SPELLINGS {
+        match (params.get(long), params.get(short)) {
+            (Some(a), Some(b)) if a != b => {
+                let message = format!("`{b}` contradicts `{long}: {a}`, which is the same setting: keep one of them");
+                problems.add(&path.key(short), message);
+            }
+            _ => {}
+        }
+    }
+    params
+}
+
+fn unknown(key: &str) -> String {
+    if NOT_YET.iter().any(|family| key.starts_with(family)) {
+        return "this parameter is known but not offered by this version: remove it".to_owned();
+    }
+    match nearest(key, RULES.iter().map(|(name, _)| *name)) {
+        Some(near) => format!("unknown parameter; did you mean `{near}`?"),
+        None => "unknown parameter: the engine's parameters start with `cayenne_`".to_owned(),
+    }
+}
+
+fn check(rule: &Rule, text: &str) -> Result<(), String> {
+    let number = text.parse::<u64>().ok().filter(|n| *n <= LARGEST);
+    let or = |words: &[&str]| if words.is_empty() { String::new() } else { format!(", or {}", alternatives(words)) };
+    match rule {
+        Rule::Word(words) if words.contains(&text) => Ok(()),
+        Rule::Word(words) => Err(format!("`{text}` is not possible here: write {}", alternatives(words))),
+        Rule::Number(_, words) | Rule::AtMost(_, words) if words.contains(&text) => Ok(()),
+        Rule::Number(least, _) if number.is_some_and(|n| n >= *least) => Ok(()),
+        Rule::Number(least, words) => {
+            Err(format!("`{text}` is not possible here: write a whole number of at least {least}{}", or(words)))
+        }
+        Rule::AtMost(most, _) if number.is_some_and(|n| n <= *most) => Ok(()),
+        Rule::AtMost(most, words) => {
+            Err(format!("`{text}` is not possible here: write a whole number from 0 to {most}{}", or(words)))
+        }
+        Rule::Columns if text.split(',').all(|name| !name.trim().is_empty()) => Ok(()),
+        Rule::Columns => Err("write the names of columns, separated by commas".to_owned()),
+        Rule::Refused(reason) => Err((*reason).to_owned()),
+    }
+}

@@ -1,0 +1,136 @@
+//! What the schedulers want this executor to hold, checked on receipt.
+use std::collections::{BTreeMap, HashMap};
+
+use ancho_common::{
+    error::{Error, Result},
+    ids::{PartitionId, TableId, WriteId},
+    schema,
+};
+use ancho_proto::v1 as proto;
+use arrow::datatypes::SchemaRef;
+
+/// One partition to hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assignment {
+    /// Which.
+    pub partition: PartitionId,
+    /// Its table.
+    pub table_id: TableId,
+    /// Name of the table, for people.
+    pub table: String,
+    /// The partition's key, for people.
+    pub key: String,
+    /// Epoch of the ownership.
+    pub epoch: u64,
+    /// Committed version; 0 for a partition that never held rows.
+    pub version: u64,
+    /// Columns of the table.
+    pub schema: SchemaRef,
+    /// The latest commits by version: what became of staged writes.
+    pub commits: BTreeMap<u64, WriteId>,
+    /// Engine parameters of the table.
+    pub params: BTreeMap<String, String>,
+}
+
+impl Assignment {
+    /// The partition as errors name it.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("table {}, partition {} (id {})", self.table, self.key, self.partition)
+    }
+}
+
+/// The whole set, as of a revision of the replicated state.
+#[derive(Debug, Clone, Default)]
+pub struct Assignments {
+    /// Grows with the replicated state; an older set is ignored.
+    pub state_index: u64,
+    /// What to hold. A partition whose message cannot be understood is here too, with the reason: it is assigned, so
+    /// its directory must stay.
+    pub partitions: BTreeMap<PartitionId, Result<Assignment>>,
+}
+
+impl Assignments {
+    /// Checks a message. Faults stay with the partition that has them.
+    #[must_use]
+    pub fn from_proto(message: &proto::Assignments) -> Self {
+        // All partitions of a table carry the same schema; it is decoded once.
+        let mut schemas = HashMap::new();
+        let partitions =
+            message.partitions.iter().map(|p| (PartitionId(p.partition_id), assignment(p, &mut schemas))).collect();
+        Self { state_index: message.state_index, partitions }
+    }
+}
+
+fn assignment<'a>(
+    message: &'a proto::Assignment,
+    schemas: &mut HashMap<&'a [u8], Result<SchemaRef>>,
+) -> Result<Assignment> {
+    let place = || format!("table {}, partition {} (id {})", message.table, message.partition, message.partition_id);
+    let bad = |what: String| Error::internal(format!("assignment of {} cannot be used: {what}", place()));
+    let schema = schemas
+        .entry(&message.schema)
+        .or_insert_with(|| schema::from_ipc(&message.schema))
+        .clone()
+        .map_err(|e| bad(e.message))?;
+    let commits = message
+        .commits
+        .iter()
+        .map(|commit| {
+            let id =
+                WriteId::parse(&commit.write_id).map_err(|e| bad(format!("write id {:?}: {e}", commit.write_id)))?;
+            Ok((commit.version, id))
+        })
+        .collect::<Result<_>>()?;
+    if message.epoch == 0 {
+        return Err(bad("epochs start at 1".into()));
+    }
+    Ok(Assignment {
+        partition: PartitionId(message.partition_id),
+        table_id: TableId(message.table_id),
+        table: message.table.clone(),
+        key: message.partition.clone(),
+        epoch: message.epoch,
+        version: message.version,
+        schema,
+        commits,
+        params: params(&message.params).map_err(bad)?,
+    })
+}
+
+fn params(text: &str) -> Result<BTreeMap<String, String>, String> {
+    if text.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    serde_json::from_str(text).map_err(|e| format!("params are not a JSON object of texts: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn a_fault_stays_with_its_partition() {
+        let good = proto::Assignment {
+            partition_id: 1,
+            table_id: 2,
+            table: "orders".into(),
+            partition: "3".into(),
+            epoch: 1,
+            version: 0,
+            schema: schema::to_ipc(&Schema::new(vec![Field::new("k", DataType::Int64, false)])).into(),
+            commits: vec![],
+            params: r#"{"cayenne_target_file_size_mb":"64"}"#.into(),
+        };
+        let bad_schema = proto::Assignment { partition_id: 2, schema: vec![1, 2].into(), ..good.clone() };
+        let bad_params = proto::Assignment { partition_id: 3, params: "[]".into(), ..good.clone() };
+        let message = proto::Assignments { state_index: 9, partitions: vec![good, bad_schema, bad_params] };
+        let set = Assignments::from_proto(&message);
+        assert_eq!(set.partitions[&PartitionId(1)].as_ref().unwrap().params.len(), 1);
+        let error = set.partitions[&PartitionId(2)].as_ref().unwrap_err().message.clone();
+        assert!(error.contains("table orders, partition 3 (id 2)"), "{error}");
+        assert!(set.partitions[&PartitionId(3)].is_err());
+    }
+}

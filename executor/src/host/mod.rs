@@ -1,0 +1,217 @@
+//! The partitions of this executor: opened at start, brought in line with the assignments of the schedulers, and
+//! handed to readers and writers that come with the right epoch and version.
+//!
+//! * [`assignment`] – what the schedulers say, checked on receipt
+//! * `slot` – one partition: on disk, assigned, committed
+//! * `open` – what is on disk at start
+//! * `reconcile` – disk brought in line with a set of assignments
+//! * `publish` – staged writes become versions, strictly one after the other
+//! * `scan` – plans over pinned versions
+//! * `serve` – the checks before anything is read or written
+//! * `sweep` – what is left behind goes: unassigned partitions, superseded versions
+pub mod assignment;
+mod open;
+mod publish;
+mod reconcile;
+mod scan;
+mod serve;
+mod slot;
+mod storage_error;
+mod sweep;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ancho_common::ids::{ExecutorId, PartitionId};
+use cayenne::PartitionOptions;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+pub use self::assignment::{Assignment, Assignments};
+use self::slot::Slot;
+pub(crate) use self::storage_error::from_storage;
+use crate::session::Lease;
+
+/// A partition that can be served now.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LoadedPartition {
+    /// Which.
+    pub partition: PartitionId,
+    /// Epoch it is held under.
+    pub epoch: u64,
+    /// Version it is at; equal to the committed one.
+    pub version: u64,
+}
+
+/// A partition as it stands here, for tests and system tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// Which.
+    pub partition: PartitionId,
+    /// Table, empty while nobody assigns the partition and it cannot be opened.
+    pub table: String,
+    /// Key, for people.
+    pub key: String,
+    /// Epoch it is assigned under; `None` while nobody assigns it.
+    pub epoch: Option<u64>,
+    /// Version on disk; `None` when it cannot be opened or is not there.
+    pub version: Option<u64>,
+    /// Committed version as known here.
+    pub committed: u64,
+    /// Rows at the version on disk.
+    pub rows: u64,
+    /// Bytes at the version on disk.
+    pub bytes: u64,
+    /// Durable writes that are not visible.
+    pub staged: usize,
+    /// Why it is assigned and not served, with Ancho's error code in front.
+    pub hindrance: Option<String>,
+}
+
+/// How a host behaves; the defaults are right outside tests.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// How long a partition that nobody assigns any more stays on disk.
+    pub unassigned_grace: Duration,
+    /// How long a request waits for an assignment that is on its way.
+    pub assignment_wait: Duration,
+    /// How long a request waits for versions that are on their way.
+    pub version_wait: Duration,
+    /// Options of the storage engine.
+    pub partitions: PartitionOptions,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            unassigned_grace: Duration::from_secs(60),
+            assignment_wait: Duration::from_secs(10),
+            version_wait: Duration::from_secs(2),
+            partitions: PartitionOptions::default(),
+        }
+    }
+}
+
+/// Holds the partitions of this executor. Shared behind an [`Arc`].
+#[derive(Debug)]
+pub struct PartitionHost {
+    executor_id: ExecutorId,
+    /// Directory of the partitions' directories.
+    dir: PathBuf,
+    /// Where directories go before they are removed or kept aside; on the same file system.
+    aside: PathBuf,
+    options: HostOptions,
+    lease: Arc<Lease>,
+    slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,
+    /// Index of the last set of assignments that was applied; `None` before the first.
+    applied: Mutex<Option<u64>>,
+    reconciling: tokio::sync::Mutex<()>,
+    loaded: watch::Sender<Arc<Vec<LoadedPartition>>>,
+    /// Grows with every change that a waiting request may be waiting for.
+    changes: watch::Sender<u64>,
+}
+
+impl PartitionHost {
+    /// Who this is.
+    #[must_use]
+    pub fn id(&self) -> &ExecutorId {
+        &self.executor_id
+    }
+
+    /// The right to serve.
+    #[must_use]
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// What can be served now; changes are sent when they happen.
+    #[must_use]
+    pub fn loaded(&self) -> watch::Receiver<Arc<Vec<LoadedPartition>>> {
+        self.loaded.subscribe()
+    }
+
+    /// Every partition here, in the order of ids.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<PartitionInfo> {
+        self.all_slots().iter().map(|slot| info(slot)).collect()
+    }
+
+    fn slot(&self, id: PartitionId) -> Option<Arc<Slot>> {
+        self.slots.read().get(&id).cloned()
+    }
+
+    fn all_slots(&self) -> Vec<Arc<Slot>> {
+        self.slots.read().values().cloned().collect()
+    }
+
+    /// Something changed: waiting requests look again, and the report upwards is renewed if it differs.
+    fn announce(&self) {
+        let slots = self.all_slots();
+        self.loaded.send_if_modified(|former| {
+            let loaded: Vec<LoadedPartition> = slots.iter().filter_map(|slot| report(slot, former)).collect();
+            let changed = **former != loaded;
+            if changed {
+                *former = Arc::new(loaded);
+            }
+            changed
+        });
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Looks until `look` finds something or `wait` is over.
+    async fn wait_for<T>(&self, wait: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + wait;
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !matches!(tokio::time::timeout(left, changes.changed()).await, Ok(Ok(()))) {
+                return look();
+            }
+        }
+    }
+}
+
+/// A partition that is being worked on keeps its former report: half-way to its next version it would look unfit, and
+/// taking that back and forth costs the cluster a commit each.
+fn report(slot: &Slot, former: &[LoadedPartition]) -> Option<LoadedPartition> {
+    if slot.work.try_lock().is_err() {
+        let kept = former.iter().find(|l| l.partition == slot.id);
+        return kept.filter(|l| slot.epoch() == Some(l.epoch)).cloned();
+    }
+    loaded(slot)
+}
+
+fn loaded(slot: &Slot) -> Option<LoadedPartition> {
+    let epoch = slot.epoch()?;
+    let version = slot.fit_partition().ok()?.version();
+    (version == slot.committed()).then_some(LoadedPartition { partition: slot.id, epoch, version })
+}
+
+fn info(slot: &Slot) -> PartitionInfo {
+    let assignment = slot.assignment();
+    let partition = slot.partition().ok();
+    let summary = partition.as_ref().map(cayenne::Partition::summary);
+    let named = |assigned: Option<&String>, stored: fn(&cayenne::PartitionIdentity) -> &String| {
+        assigned.or_else(|| partition.as_ref().map(|p| stored(p.identity()))).cloned().unwrap_or_default()
+    };
+    PartitionInfo {
+        partition: slot.id,
+        table: named(assignment.as_ref().map(|a| &a.table), |i| &i.table),
+        key: named(assignment.as_ref().map(|a| &a.key), |i| &i.partition),
+        epoch: assignment.map(|a| a.epoch),
+        version: partition.as_ref().map(cayenne::Partition::version),
+        committed: slot.committed(),
+        rows: summary.as_ref().map_or(0, |s| s.rows),
+        bytes: summary.as_ref().map_or(0, |s| s.bytes),
+        staged: partition.as_ref().map_or(0, |p| p.staged().len()),
+        hindrance: slot.hindrance().map(|h| h.to_string()),
+    }
+}

@@ -1,0 +1,96 @@
+//! Opens what is on disk when the process starts.
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ancho_common::ids::PartitionId;
+use cayenne::Partition;
+use futures::{StreamExt, stream};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::{
+    HostOptions, PartitionHost,
+    slot::{Slot, Store},
+};
+use crate::{
+    error::{Error, Result},
+    identity::DataDir,
+    session::Lease,
+};
+
+/// Partitions opened at the same time: each waits for the disk most of the time.
+const OPEN_AT_ONCE: usize = 16;
+
+impl PartitionHost {
+    /// Opens every partition of the directory. Damage in one makes that one unserved, not the others.
+    ///
+    /// # Errors
+    /// The directory itself cannot be read.
+    pub async fn open(data_dir: &DataDir, lease: Arc<Lease>, options: HostOptions) -> Result<Arc<Self>> {
+        let dir = data_dir.partitions();
+        let aside = data_dir.path().join("aside");
+        fs::create_dir_all(&aside).map_err(Error::io("creating", &aside))?;
+        let found = list(&dir)?;
+        let slots: BTreeMap<PartitionId, Arc<Slot>> = stream::iter(found)
+            .map(|(id, path)| {
+                let (dir, options) = (dir.clone(), options.partitions.clone());
+                async move {
+                    let opening = tokio::task::spawn_blocking(move || open_one(id, &path, options));
+                    let store = opening.await.unwrap_or_else(|e| Store::Damaged(format!("opening it failed: {e}")));
+                    (id, Arc::new(Slot::new(&dir, id, store)))
+                }
+            })
+            .buffer_unordered(OPEN_AT_ONCE)
+            .collect()
+            .await;
+        info!(partitions = slots.len(), dir = %dir.display(), "partitions on disk");
+        Ok(Arc::new(Self {
+            executor_id: data_dir.executor_id(),
+            dir,
+            aside,
+            options,
+            lease,
+            slots: RwLock::new(slots),
+            applied: Mutex::new(None),
+            reconciling: tokio::sync::Mutex::new(()),
+            loaded: watch::Sender::new(Arc::default()),
+            changes: watch::Sender::new(0),
+        }))
+    }
+}
+
+fn list(dir: &Path) -> Result<Vec<(PartitionId, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(Error::io("reading", dir))? {
+        let entry = entry.map_err(Error::io("reading", dir))?;
+        match entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            Some(id) => found.push((PartitionId(id), entry.path())),
+            None => warn!(path = %entry.path().display(), "not a partition directory; left alone"),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Opens one directory and checks that it is what its name says.
+pub(super) fn open_one(id: PartitionId, path: &Path, options: cayenne::PartitionOptions) -> Store {
+    match Partition::open(path, options) {
+        Ok(partition) if partition.identity().partition_id == id.0 => Store::Open(partition),
+        Ok(partition) => {
+            let found = partition.identity().partition_id;
+            error!(path = %path.display(), found, "directory holds another partition than its name says");
+            Store::Damaged(format!("{} holds partition id {found} instead of {id}", path.display()))
+        }
+        // A creation that did not end: nothing was ever acknowledged in it.
+        Err(cayenne::Error::NotAPartition { .. }) => Store::Missing,
+        Err(e) => {
+            error!(path = %path.display(), error = %e, "partition cannot be opened and is not served");
+            Store::Damaged(e.to_string())
+        }
+    }
+}

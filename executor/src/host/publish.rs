@@ -1,0 +1,110 @@
+//! Staged writes become versions. Versions follow each other without a gap: a version is published only when all
+//! before it are, because skipping one would silently leave out its rows.
+use std::sync::Arc;
+
+use ancho_common::{
+    error::{Error, Result},
+    ids::{PartitionId, WriteId},
+};
+use cayenne::Partition;
+use tracing::{info, warn};
+
+use super::{PartitionHost, from_storage, slot::Slot};
+
+impl PartitionHost {
+    /// Makes a committed write visible at its version, and the known ones before it. Asking again is fine.
+    ///
+    /// # Errors
+    /// `StaleRoute` when the partition, the write or a version before it is not here.
+    pub async fn publish(&self, partition: PartitionId, version: u64, write: WriteId) -> Result<()> {
+        let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
+        self.reach(&slot, version, Some(write)).await.map(|_| ())
+    }
+
+    /// Brings a partition to at least a version, whose write may be named.
+    pub(super) async fn reach(&self, slot: &Arc<Slot>, version: u64, write: Option<WriteId>) -> Result<Partition> {
+        let partition = slot.partition()?;
+        if let (Some(asked), Some(known)) = (write, slot.write_of(version))
+            && asked != known
+        {
+            return Err(Error::corrupt(format!(
+                "{}: version {version} is write {known} on executor {} and write {asked} for the caller; they belong \
+                 to different histories",
+                slot.place(),
+                self.executor_id
+            )));
+        }
+        if partition.version() >= version {
+            return Ok(partition);
+        }
+        let deadline = tokio::time::Instant::now() + self.options.version_wait;
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let advanced = {
+                let _work = slot.work.lock().await;
+                advance(slot, &partition, version, write.map(|id| (version, id))).await
+            };
+            match advanced {
+                Ok(0) => {}
+                Ok(_) => {
+                    if partition.version() == slot.committed() {
+                        slot.caught_up();
+                    }
+                    self.announce();
+                }
+                Err(error) => return Err(error),
+            }
+            if partition.version() >= version {
+                return Ok(partition);
+            }
+            // The write of a version in between is on its way, or is gone; only time tells.
+            if !matches!(tokio::time::timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
+                return Err(Error::stale_route(format!(
+                    "{}: version {version} is not on executor {}, which has version {}; read the routes again",
+                    slot.place(),
+                    self.executor_id,
+                    partition.version()
+                )));
+            }
+        }
+    }
+}
+
+/// Publishes what is staged and known to be committed, up to and including `target`. Answers how many versions were
+/// made. To be called with the slot's work lock held.
+pub(super) async fn advance(
+    slot: &Slot,
+    partition: &Partition,
+    target: u64,
+    named: Option<(u64, WriteId)>,
+) -> Result<u64> {
+    let mut made = 0;
+    while partition.version() < target {
+        let next = partition.version() + 1;
+        let named = named.filter(|(version, _)| *version == next).map(|(_, id)| id);
+        let Some(write) = named.or_else(|| slot.write_of(next)) else { break };
+        if !partition.staged().iter().any(|s| s.write_id == write.0) {
+            break;
+        }
+        partition.publish(write.0, next).await.map_err(|e| from_storage(&format!("publishing version {next}"), e))?;
+        slot.published(next, write);
+        info!(place = %slot.place(), version = next, write = %write, "published");
+        made += 1;
+    }
+    Ok(made)
+}
+
+/// Drops the staged writes that no commit can name any more. To be called with the slot's work lock held and only when
+/// everything committed is published.
+pub(super) async fn drop_dead_writes(slot: &Slot, partition: &Partition) {
+    for write in slot.dead_writes() {
+        match partition.discard(write.0).await {
+            Ok(()) => {
+                info!(place = %slot.place(), write = %write, "dropped a staged write that was never committed");
+                slot.note_discarded(write);
+            }
+            Err(error) => warn!(place = %slot.place(), write = %write, %error, "cannot drop a staged write"),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Brings the disk in line with a set of assignments.
+use std::{fs, sync::Arc};
+
+use ancho_common::error::{Error, Result};
+use cayenne::{Partition, PartitionIdentity};
+use futures::{StreamExt, stream};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::{
+    Assignment, Assignments, PartitionHost, from_storage, open, publish,
+    slot::{Slot, Store},
+};
+
+/// Partitions worked on at the same time; creating one waits for the disk most of the time.
+const AT_ONCE: usize = 16;
+
+impl PartitionHost {
+    /// Takes in a set of assignments. Faults stay with the partitions that have them, and are kept as the reason why
+    /// these are not served.
+    pub async fn reconcile(self: &Arc<Self>, assignments: Assignments) {
+        let _one = self.reconciling.lock().await;
+        let former = *self.applied.lock();
+        if former.is_some_and(|former| assignments.state_index < former) {
+            warn!(index = assignments.state_index, ?former, "ignored assignments older than the applied ones");
+            return;
+        }
+        let wanted: Vec<_> = assignments.partitions.into_iter().map(|(id, a)| (self.slot_or_new(id), a)).collect();
+        for slot in self.all_slots() {
+            if !wanted.iter().any(|(w, _)| w.id == slot.id) && slot.unassign() {
+                info!(partition = %slot.id, "partition is not assigned here any more");
+            }
+        }
+        stream::iter(wanted)
+            .for_each_concurrent(AT_ONCE, |(slot, assignment)| {
+                let host = Arc::clone(self);
+                async move {
+                    let outcome = match assignment {
+                        Ok(assignment) => host.bring_in_line(&slot, assignment).await,
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = &outcome
+                        && slot.hindrance().as_ref() != Some(error)
+                    {
+                        warn!(place = %slot.place(), %error, "partition is not served");
+                    }
+                    slot.hinder(outcome.err());
+                }
+            })
+            .await;
+        *self.applied.lock() = Some(assignments.state_index);
+        self.announce();
+    }
+
+    fn slot_or_new(&self, id: ancho_common::ids::PartitionId) -> Arc<Slot> {
+        let mut slots = self.slots.write();
+        Arc::clone(slots.entry(id).or_insert_with(|| Arc::new(Slot::new(&self.dir, id, Store::Missing))))
+    }
+
+    async fn bring_in_line(&self, slot: &Slot, assignment: Assignment) -> Result<()> {
+        let _work = slot.work.lock().await;
+        slot.assign(assignment.clone());
+        let partition = self.partition_for(slot, &assignment).await?;
+        let place = assignment.place();
+        if !same_columns(&partition, &assignment) {
+            return Err(Error::corrupt(format!(
+                "{place}: the columns on disk differ from the table's; restore the partition from a snapshot"
+            )));
+        }
+        publish::advance(slot, &partition, slot.committed(), None).await?;
+        let (local, committed) = (partition.version(), slot.committed());
+        if local < committed {
+            return Err(behind(&place, local, committed, slot));
+        }
+        if local > committed {
+            return Err(Error::corrupt(format!(
+                "{place}: version {local} is on disk and the schedulers know only version {committed}; \
+                 the directory or the schedulers' state was put back to another time"
+            )));
+        }
+        publish::drop_dead_writes(slot, &partition).await;
+        Ok(())
+    }
+
+    /// The open partition; an empty one is created, but never in place of one that has rows.
+    async fn partition_for(&self, slot: &Slot, assignment: &Assignment) -> Result<Partition> {
+        let place = assignment.place();
+        if let Store::Open(partition) = slot.store() {
+            return Ok(partition);
+        }
+        // Looked at again each time: an operator may have put it right, or the system's refusal may be over.
+        let (id, dir, options) = (slot.id, slot.dir.clone(), self.options.partitions.clone());
+        let opened = tokio::task::spawn_blocking(move || open::open_one(id, &dir, options))
+            .await
+            .map_err(|e| Error::internal(format!("{place}: opening it failed: {e}")))?;
+        slot.set_store(opened);
+        match slot.store() {
+            Store::Open(partition) => Ok(partition),
+            Store::Missing | Store::Damaged(_) if slot.committed() == 0 => self.create(slot, assignment).await,
+            Store::Missing => Err(Error::unavailable(format!(
+                "{place}: committed version {} has no data on executor {}: its directory was lost; \
+                 put the directory back or restore the table",
+                slot.committed(),
+                self.executor_id
+            ))),
+            Store::Damaged(reason) => Err(Error::corrupt(format!("{place}: {reason}"))),
+        }
+    }
+
+    async fn create(&self, slot: &Slot, assignment: &Assignment) -> Result<Partition> {
+        let identity = PartitionIdentity {
+            table: assignment.table.clone(),
+            partition: assignment.key.clone(),
+            partition_id: assignment.partition.0,
+        };
+        let options = self.options.partitions.clone();
+        let (dir, schema) = (slot.dir.clone(), Arc::clone(&assignment.schema));
+        let aside = self.aside.join(format!("{}-{}", slot.id, Uuid::new_v4()));
+        let created = tokio::task::spawn_blocking(move || {
+            // What a crash left of a creation, or an empty partition that is damaged: kept for a look, not reused.
+            if dir.exists() {
+                fs::rename(&dir, &aside)
+                    .map_err(|e| Error::internal(format!("moving {} to {}: {e}", dir.display(), aside.display())))?;
+            }
+            Partition::create(&dir, identity, schema, options).map_err(|e| from_storage("creating a partition", e))
+        })
+        .await
+        .map_err(|e| Error::internal(format!("creating a partition: {e}")))?;
+        let partition = created.map_err(|e| e.context(&assignment.place()))?;
+        slot.set_store(Store::Open(partition.clone()));
+        Ok(partition)
+    }
+}
+
+/// Metadata is no part of a table's definition; names, types and nullability are.
+fn same_columns(partition: &Partition, assignment: &Assignment) -> bool {
+    let (stored, assigned) = (partition.schema(), &assignment.schema);
+    stored.fields().len() == assigned.fields().len()
+        && stored.fields().iter().zip(assigned.fields()).all(|(a, b)| {
+            a.name() == b.name() && a.is_nullable() == b.is_nullable() && a.data_type().equals_datatype(b.data_type())
+        })
+}
+
+fn behind(place: &str, local: u64, committed: u64, slot: &Slot) -> Error {
+    let next = local + 1;
+    let missing = slot.write_of(next).map_or_else(
+        || "the schedulers do not list the write any more".to_owned(),
+        |write| format!("write {write} is not staged here"),
+    );
+    Error::unavailable(format!(
+        "{place}: version {local} is on disk and version {committed} is committed; version {next} cannot be made: \
+         {missing}; restore the table"
+    ))
+}

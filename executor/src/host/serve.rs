@@ -1,0 +1,135 @@
+//! The checks before anything is read or written: the session is held, the partition is here, under that epoch, at
+//! that version.
+use std::sync::Arc;
+
+use ancho_common::{
+    error::{Error, ErrorKind, Result},
+    ids::{PartitionId, WriteId},
+};
+use cayenne::{Partition, PinnedVersion};
+
+use super::{Assignment, PartitionHost, from_storage, slot::Slot};
+
+impl PartitionHost {
+    /// Refuses everything while the session has lapsed.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn check_lease(&self) -> Result<()> {
+        self.lease.check(&self.executor_id.0)
+    }
+
+    /// One version of one partition, pinned for a reader. `write` is the write that made the version: a version that
+    /// is committed and not yet published here is published first.
+    ///
+    /// # Errors
+    /// `Unavailable` while the session has lapsed or the partition cannot be served; `StaleRoute` when it is not here
+    /// under that epoch or not at that version.
+    pub async fn pin(
+        &self,
+        partition: PartitionId,
+        epoch: u64,
+        version: u64,
+        write: Option<WriteId>,
+    ) -> Result<PinnedVersion> {
+        self.check_lease()?;
+        let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
+        self.check_epoch(&slot, epoch)?;
+        if let Err(hindrance) = slot.fit_partition() {
+            // Behind the committed version: what is asked for may still be readable, or be made now.
+            if slot.partition().is_err() || hindrance.kind != ErrorKind::Unavailable {
+                return Err(hindrance);
+            }
+        }
+        let stored = self.reach(&slot, version, write).await?;
+        stored.pin(Some(version)).map_err(|e| from_storage("reading a partition", e))
+    }
+
+    /// The open partition for a writer that comes with an epoch. An assignment that is on its way is waited for.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub(crate) async fn writable(&self, partition: PartitionId, epoch: u64) -> Result<(Assignment, Partition)> {
+        self.check_lease()?;
+        // A newer epoch than the known one is an assignment on its way, too.
+        let ready = || {
+            let slot = self.slot(partition)?;
+            let known = slot.epoch()?;
+            let looked_at = slot.fit_partition().is_ok() || slot.hindrance().is_some();
+            let settled = known > epoch || (known == epoch && looked_at);
+            settled.then_some(slot)
+        };
+        let slot = match self.wait_for(self.options.assignment_wait, ready).await {
+            Some(slot) => slot,
+            None => self.slot(partition).ok_or_else(|| self.unknown(partition))?,
+        };
+        self.check_lease()?;
+        self.check_epoch(&slot, epoch)?;
+        let stored = slot.fit_partition()?;
+        let assignment = slot.assignment().ok_or_else(|| self.unknown(partition))?;
+        Ok((assignment, stored))
+    }
+
+    /// Whether the partition is still held under the epoch, without waiting.
+    pub(crate) fn check_held(&self, partition: PartitionId, epoch: u64) -> Result<()> {
+        self.check_lease()?;
+        let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
+        self.check_epoch(&slot, epoch)
+    }
+
+    /// A write was staged under an epoch.
+    pub(crate) fn note_staged(&self, partition: PartitionId, write: WriteId, epoch: u64) {
+        if let Some(slot) = self.slot(partition) {
+            slot.note_staged(write, epoch);
+        }
+    }
+
+    /// Whether a write is durable and not visible in any partition.
+    pub(crate) fn is_staged(&self, write: WriteId) -> bool {
+        let mut open = self.all_slots().into_iter().filter_map(|slot| slot.partition().ok());
+        open.any(|partition| partition.staged().iter().any(|s| s.write_id == write.0))
+    }
+
+    /// Drops a write wherever it is staged. Fine if it is nowhere.
+    ///
+    /// # Errors
+    /// `Conflict` when it is known to be committed: then nothing is dropped.
+    pub(crate) async fn discard(&self, write: WriteId) -> Result<()> {
+        let slots = self.all_slots();
+        if let Some(slot) = slots.iter().find(|slot| slot.is_committed(write)) {
+            return Err(Error::conflict(format!("{}: write {write} is committed and stays", slot.place())));
+        }
+        let mut first_error = Ok(());
+        for slot in slots {
+            let Ok(partition) = slot.partition() else { continue };
+            if !partition.staged().iter().any(|s| s.write_id == write.0) {
+                continue;
+            }
+            let _work = slot.work.lock().await;
+            match partition.discard(write.0).await {
+                Ok(()) => slot.note_discarded(write),
+                Err(e) => first_error = first_error.and(Err(from_storage(&slot.place(), e))),
+            }
+        }
+        first_error
+    }
+
+    pub(super) fn unknown(&self, partition: PartitionId) -> Error {
+        Error::stale_route(format!(
+            "executor {} does not hold partition id {partition}; read the routes again",
+            self.executor_id
+        ))
+    }
+
+    fn check_epoch(&self, slot: &Arc<Slot>, epoch: u64) -> Result<()> {
+        match slot.epoch() {
+            Some(known) if known == epoch => Ok(()),
+            Some(known) => Err(Error::stale_route(format!(
+                "{} is held by executor {} under epoch {known}, the request names epoch {epoch}; read the routes again",
+                slot.place(),
+                self.executor_id
+            ))),
+            None => Err(self.unknown(slot.id)),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! One partition on this executor: what is on disk, what the schedulers say of it, and whether the two agree.
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use ancho_common::{
+    error::{Error, ErrorKind, Result},
+    ids::{PartitionId, WriteId},
+};
+use cayenne::Partition;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::Assignment;
+
+/// What is on disk.
+#[derive(Debug, Clone)]
+pub(super) enum Store {
+    /// No partition: nothing, or what a creation that did not end left behind.
+    Missing,
+    /// Open.
+    Open(Partition),
+    /// A partition that cannot be opened, and why. It stays on disk for repair.
+    Damaged(String),
+}
+
+/// One partition, shared by everything that works on it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) id: PartitionId,
+    pub(super) dir: PathBuf,
+    /// Held while the directory, the version or the set of staged writes changes, so that such changes come one after
+    /// the other. Readers do not take it.
+    pub(super) work: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    store: Store,
+    assignment: Option<Assignment>,
+    /// Why it cannot be served although it is assigned; set by the last look at it.
+    hindrance: Option<Error>,
+    /// Highest version known to be committed: assigned, or published here on request before that assignment came.
+    committed: u64,
+    commits: BTreeMap<u64, WriteId>,
+    /// Staged by an earlier start of the process.
+    inherited: BTreeSet<Uuid>,
+    /// Staged by this start, and under which epoch.
+    staged: HashMap<Uuid, u64>,
+    /// Since when nobody assigns it.
+    unassigned_since: Instant,
+}
+
+impl Slot {
+    pub(super) fn new(partitions_dir: &Path, id: PartitionId, store: Store) -> Self {
+        let inherited = match &store {
+            Store::Open(partition) => partition.staged().iter().map(|s| s.write_id).collect(),
+            _ => BTreeSet::new(),
+        };
+        Self {
+            id,
+            dir: partitions_dir.join(id.to_string()),
+            work: tokio::sync::Mutex::new(()),
+            state: Mutex::new(State {
+                store,
+                assignment: None,
+                hindrance: None,
+                committed: 0,
+                commits: BTreeMap::new(),
+                inherited,
+                staged: HashMap::new(),
+                unassigned_since: Instant::now(),
+            }),
+        }
+    }
+
+    /// The partition as errors name it.
+    pub(super) fn place(&self) -> String {
+        self.state.lock().assignment.as_ref().map_or_else(|| format!("partition id {}", self.id), Assignment::place)
+    }
+
+    pub(super) fn assignment(&self) -> Option<Assignment> {
+        self.state.lock().assignment.clone()
+    }
+
+    pub(super) fn epoch(&self) -> Option<u64> {
+        self.state.lock().assignment.as_ref().map(|a| a.epoch)
+    }
+
+    pub(super) fn store(&self) -> Store {
+        self.state.lock().store.clone()
+    }
+
+    /// What is staged in a partition that is opened anew, and not by this start of the process, is inherited.
+    pub(super) fn set_store(&self, store: Store) {
+        let mut state = self.state.lock();
+        if let Store::Open(partition) = &store {
+            let staged = partition.staged().into_iter().map(|s| s.write_id);
+            state.inherited = staged.filter(|id| !state.staged.contains_key(id)).collect();
+        }
+        state.store = store;
+    }
+
+    /// The open partition, or why there is none.
+    pub(super) fn partition(&self) -> Result<Partition> {
+        let state = self.state.lock();
+        match (&state.store, &state.hindrance) {
+            (Store::Open(partition), _) => Ok(partition.clone()),
+            (_, Some(hindrance)) => Err(hindrance.clone()),
+            (Store::Damaged(reason), None) => Err(Error::corrupt(format!("partition id {}: {reason}", self.id))),
+            (Store::Missing, None) => Err(Error::unavailable(format!("partition id {} is being created", self.id))),
+        }
+    }
+
+    /// The open partition if it is fit to be read and written as assigned.
+    pub(super) fn fit_partition(&self) -> Result<Partition> {
+        let hindrance = self.state.lock().hindrance.clone();
+        hindrance.map_or_else(|| self.partition(), Err)
+    }
+
+    /// Takes in a newer assignment. The committed version never goes back within the life of the process.
+    pub(super) fn assign(&self, assignment: Assignment) {
+        let mut state = self.state.lock();
+        state.committed = state.committed.max(assignment.version);
+        let oldest = assignment.commits.keys().next().copied();
+        state.commits.extend(&assignment.commits);
+        if let Some(oldest) = oldest {
+            // What the schedulers no longer list is not needed here either.
+            state.commits.retain(|version, _| *version >= oldest);
+        }
+        state.assignment = Some(assignment);
+    }
+
+    /// Nobody assigns it any more. Answers whether that is news.
+    pub(super) fn unassign(&self) -> bool {
+        let mut state = self.state.lock();
+        state.hindrance = None;
+        let news = state.assignment.take().is_some();
+        if news {
+            state.unassigned_since = Instant::now();
+        }
+        news
+    }
+
+    /// Since when nobody assigns it; `None` while somebody does, be it with a message that cannot be used.
+    pub(super) fn unassigned_since(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        (state.assignment.is_none() && state.hindrance.is_none()).then_some(state.unassigned_since)
+    }
+
+    pub(super) fn hinder(&self, hindrance: Option<Error>) {
+        self.state.lock().hindrance = hindrance;
+    }
+
+    pub(super) fn hindrance(&self) -> Option<Error> {
+        self.state.lock().hindrance.clone()
+    }
+
+    /// A partition that was behind has caught up.
+    pub(super) fn caught_up(&self) {
+        let mut state = self.state.lock();
+        if state.hindrance.as_ref().is_some_and(|h| h.kind == ErrorKind::Unavailable) {
+            state.hindrance = None;
+        }
+    }
+
+    pub(super) fn committed(&self) -> u64 {
+        self.state.lock().committed
+    }
+
+    /// The write that became a version, as far as it is known.
+    pub(super) fn write_of(&self, version: u64) -> Option<WriteId> {
+        self.state.lock().commits.get(&version).copied()
+    }
+
+    /// Whether a write is known to be committed.
+    pub(super) fn is_committed(&self, write: WriteId) -> bool {
+        self.state.lock().commits.values().any(|id| *id == write)
+    }
+
+    /// A write became a version here.
+    pub(super) fn published(&self, version: u64, write: WriteId) {
+        let mut state = self.state.lock();
+        state.committed = state.committed.max(version);
+        state.commits.insert(version, write);
+        state.inherited.remove(&write.0);
+        state.staged.remove(&write.0);
+    }
+
+    /// A write was staged by this start of the process under the epoch.
+    pub(super) fn note_staged(&self, write: WriteId, epoch: u64) {
+        self.state.lock().staged.insert(write.0, epoch);
+    }
+
+    /// A staged write was dropped.
+    pub(super) fn note_discarded(&self, write: WriteId) {
+        let mut state = self.state.lock();
+        state.inherited.remove(&write.0);
+        state.staged.remove(&write.0);
+    }
+
+    /// Staged writes that no commit can name any more: staged by an earlier start, which the schedulers know to be
+    /// over once they sent assignments to this one, or under an earlier epoch. Only to be asked when everything
+    /// committed is published, and with the assignment that proves it in place.
+    pub(super) fn dead_writes(&self) -> Vec<WriteId> {
+        let state = self.state.lock();
+        let Some(epoch) = state.assignment.as_ref().map(|a| a.epoch) else { return Vec::new() };
+        let former = state.staged.iter().filter(|(_, at)| **at < epoch).map(|(id, _)| *id);
+        let dead = state.inherited.iter().copied().chain(former).map(WriteId);
+        dead.filter(|id| !state.commits.values().any(|committed| committed == id)).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! What is left behind goes: directories of partitions that nobody assigns any more, and versions that nobody reads.
+use std::{fs, sync::Arc, time::SystemTime};
+
+use cayenne::Partition;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::{
+    PartitionHost,
+    slot::{Slot, Store},
+};
+
+impl PartitionHost {
+    /// Removes what nobody needs. Called from time to time.
+    pub async fn sweep(&self) {
+        // Before the first assignments nothing is known to be unassigned.
+        if self.applied.lock().is_none() {
+            return;
+        }
+        for slot in self.all_slots() {
+            if slot.unassigned_since().is_some() {
+                self.remove_unassigned(&slot).await;
+            } else if let Ok(partition) = slot.partition()
+                && let Err(error) = partition.collect_garbage(SystemTime::now()).await
+            {
+                warn!(place = %slot.place(), %error, "cannot remove superseded versions");
+            }
+        }
+    }
+
+    /// Bytes on disk of all current versions.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.all_slots().iter().filter_map(|slot| slot.partition().ok()).map(|p| p.summary().bytes).sum()
+    }
+
+    /// Lets go of every partition; metastores are checkpointed when the last reader has gone. Nothing can be served
+    /// afterwards.
+    pub fn close(&self) {
+        self.lease.end();
+        self.slots.write().clear();
+        self.announce();
+    }
+
+    async fn remove_unassigned(&self, slot: &Arc<Slot>) {
+        let _one = self.reconciling.lock().await;
+        let _work = slot.work.lock().await;
+        let overdue = slot.unassigned_since().is_some_and(|since| since.elapsed() >= self.options.unassigned_grace);
+        if !overdue {
+            return;
+        }
+        let (dir, options) = (slot.dir.clone(), self.options.partitions.clone());
+        let aside = self.aside.join(format!("{}-{}", slot.id, Uuid::new_v4()));
+        let former = slot.store();
+        slot.set_store(Store::Missing);
+        let openable = matches!(former, Store::Open(_));
+        drop(former);
+        let removal = tokio::task::spawn_blocking(move || -> Result<bool, String> {
+            if openable {
+                // Only when the last reader is gone can the directory be opened anew.
+                match Partition::open(&dir, options) {
+                    Err(cayenne::Error::InUse { .. }) => return Ok(false),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            if dir.exists() {
+                // Renamed first: a crash in the middle must not leave half a partition under its name.
+                fs::rename(&dir, &aside).map_err(|e| format!("moving {}: {e}", dir.display()))?;
+                fs::remove_dir_all(&aside).map_err(|e| format!("removing {}: {e}", aside.display()))?;
+            }
+            Ok(true)
+        });
+        match removal.await {
+            Ok(Ok(true)) => {
+                self.slots.write().remove(&slot.id);
+                info!(partition = %slot.id, "removed a partition that is not assigned here any more");
+            }
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => warn!(partition = %slot.id, %error, "cannot remove a partition"),
+            Err(error) => warn!(partition = %slot.id, %error, "cannot remove a partition"),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Rows of writes: received from any number of senders, staged per partition (durable and invisible), sealed when all
+//! senders are done, made visible when the schedulers have committed the write.
+//!
+//! ```text
+//!   sender ─ Stage ─┐  decode   bounded channel   one task per (write, partition)
+//!   sender ─ Stage ─┼─► batches ───────────────►  cayenne StagedWriter ──┐
+//!                   │                                                   Seal: counts compared, files durable
+//!   scheduler ──────┴── Seal … commit … Publish | Discard ◄──────────────┘
+//! ```
+//!
+//! A write that goes wrong anywhere goes wrong as a whole: the first fault poisons it, and sealing it then fails with
+//! that fault.
+mod columns;
+mod decode;
+mod feed;
+mod open_write;
+mod registry;
+mod seal;
+mod stage;
+
+use std::{sync::Arc, time::Duration};
+
+use ancho_common::{
+    error::{Error, Result},
+    ids::{PartitionId, WriteId},
+};
+use ancho_proto::v1::{
+    self as proto,
+    executor_server::{Executor as ExecutorService, ExecutorServer},
+};
+use futures::future::try_join_all;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{info, warn};
+
+use self::registry::Registry;
+use crate::host::PartitionHost;
+
+/// Largest message taken in: one batch, or several small ones.
+pub const MAX_MESSAGE: usize = 64 << 20;
+
+/// An open write that no sender is connected for is given up after this long.
+const IDLE_LIMIT: Duration = Duration::from_secs(600);
+/// A sealed write is remembered in memory for this long, so that sealing it again answers the same.
+const SETTLED_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The gRPC service for writes. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    host: Arc<PartitionHost>,
+    incarnation: Arc<str>,
+    registry: Arc<Registry>,
+}
+
+impl Ingest {
+    /// A service over a host; `incarnation` names this start of the process.
+    #[must_use]
+    pub fn new(host: Arc<PartitionHost>, incarnation: &str) -> Self {
+        Self { host, incarnation: incarnation.into(), registry: Arc::default() }
+    }
+
+    /// As a tonic service.
+    #[must_use]
+    pub fn into_server(self) -> ExecutorServer<Self> {
+        ExecutorServer::new(self).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// From now on no rows are taken in.
+    pub(crate) fn stop(&self) {
+        self.registry.close();
+    }
+
+    /// Whether senders are connected.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.registry.all().iter().any(|write| write.is_receiving())
+    }
+
+    /// Gives up writes that nobody works on any more.
+    pub(crate) async fn reap(&self) {
+        for write in self.registry.all() {
+            if write.give_up(IDLE_LIMIT) {
+                warn!(write = %write.id, "gave up a write that nobody went on with");
+                self.drop_write(write.id, "no sender and no scheduler went on with it").await;
+            } else if write.is_settled(SETTLED_LIMIT) {
+                // What it staged is on disk and known to the host; only this entry goes.
+                self.registry.forget(write.id);
+            }
+        }
+    }
+
+    /// Ends a write that will not be committed, wherever it has got to.
+    async fn drop_write(&self, id: WriteId, reason: &str) {
+        if let Err(error) = self.discard_write(id, reason).await {
+            warn!(write = %id, %error, "cannot drop a write; the next start will");
+        }
+    }
+
+    async fn discard_write(&self, id: WriteId, reason: &str) -> Result<()> {
+        let open = self.registry.drop_write(id, reason);
+        if let Some(write) = open {
+            write.abort(Error::conflict(format!("write {id} was dropped: {reason}"))).await;
+        }
+        self.host.discard(id).await
+    }
+
+    async fn publish_all(&self, request: &proto::PublishRequest) -> Result<()> {
+        let id = write_id(&request.write_id)?;
+        let publishing =
+            request.partitions.iter().map(|p| self.host.publish(PartitionId(p.partition_id), p.version, id));
+        try_join_all(publishing).await?;
+        self.registry.forget(id);
+        Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl ExecutorService for Ingest {
+    async fn stage(
+        &self,
+        request: Request<Streaming<proto::StageRequest>>,
+    ) -> Result<Response<proto::StageReply>, Status> {
+        Ok(Response::new(self.stage_stream(request.into_inner()).await?))
+    }
+
+    async fn seal(&self, request: Request<proto::SealRequest>) -> Result<Response<proto::SealReply>, Status> {
+        let this = self.clone();
+        // On its own task: a caller that goes away must not leave a partition half sealed.
+        let sealing = tokio::spawn(async move { this.seal_write(request.into_inner()).await });
+        let sealed = sealing.await.map_err(|e| Error::internal(format!("sealing stopped: {e}")))?;
+        Ok(Response::new(sealed?))
+    }
+
+    async fn publish(&self, request: Request<proto::PublishRequest>) -> Result<Response<proto::PublishReply>, Status> {
+        self.publish_all(&request.into_inner()).await?;
+        Ok(Response::new(proto::PublishReply {}))
+    }
+
+    async fn discard(&self, request: Request<proto::DiscardRequest>) -> Result<Response<proto::DiscardReply>, Status> {
+        let id = write_id(&request.into_inner().write_id)?;
+        let this = self.clone();
+        let discarding = tokio::spawn(async move { this.discard_write(id, "the scheduler gave it up").await });
+        discarding.await.map_err(|e| Error::internal(format!("discarding stopped: {e}")))??;
+        info!(write = %id, "dropped a write");
+        Ok(Response::new(proto::DiscardReply {}))
+    }
+}
+
+fn write_id(text: &str) -> Result<WriteId> {
+    WriteId::parse(text).map_err(|e| Error::invalid(format!("write id {text:?}: {e}")))
+}

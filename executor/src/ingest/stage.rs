@@ -1,0 +1,119 @@
+//! `Stage`: the rows of one sender.
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use ancho_common::{
+    error::{Error, Result},
+    ids::{PartitionId, TableId},
+};
+use ancho_proto::v1::{self as proto, stage_request::Body};
+use tonic::Streaming;
+
+use super::{Ingest, decode, feed::FeedSender, open_write::OpenWrite, write_id};
+
+/// Where rows of one partition go, found once per stream.
+struct Route {
+    epoch: u64,
+    feed: FeedSender,
+    rows: u64,
+}
+
+impl Ingest {
+    pub(super) async fn stage_stream(&self, mut inbound: Streaming<proto::StageRequest>) -> Result<proto::StageReply> {
+        let header = match inbound.message().await?.and_then(|m| m.body) {
+            Some(Body::Header(header)) => header,
+            _ => return Err(Error::invalid("the first message of a stage must be its header")),
+        };
+        self.host.check_lease()?;
+        let write = self.registry.open(write_id(&header.write_id)?, TableId(header.table_id), header.overwrite)?;
+        let stream = write.enter(&header.sender_id);
+        match self.receive(&write, &header.sender_id, &mut inbound).await {
+            Ok(reply) => {
+                stream.complete();
+                Ok(reply)
+            }
+            Err(error) => {
+                let error = error.context(&format!("rows of sender {}", header.sender_id));
+                stream.fail(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    async fn receive(
+        &self,
+        write: &Arc<OpenWrite>,
+        sender: &str,
+        inbound: &mut Streaming<proto::StageRequest>,
+    ) -> Result<proto::StageReply> {
+        let mut routes: HashMap<PartitionId, Route> = HashMap::new();
+        loop {
+            let message = tokio::select! {
+                () = write.cancel.cancelled() => return Err(fault_of(write)),
+                message = inbound.message() => message?,
+            };
+            match message.map(|m| m.body) {
+                Some(Some(Body::Batch(batch))) => self.take_in(write, sender, &mut routes, batch).await?,
+                Some(_) => return Err(Error::invalid("after the header only batches may follow")),
+                None => break,
+            }
+        }
+        write.check()?;
+        let rows: BTreeMap<PartitionId, u64> = routes.into_iter().map(|(id, route)| (id, route.rows)).collect();
+        let partitions = rows.into_iter().map(|(id, rows)| proto::StagedRows { partition_id: id.0, rows }).collect();
+        Ok(proto::StageReply { partitions })
+    }
+
+    async fn take_in(
+        &self,
+        write: &Arc<OpenWrite>,
+        sender: &str,
+        routes: &mut HashMap<PartitionId, Route>,
+        batch: proto::StageBatch,
+    ) -> Result<()> {
+        let partition = PartitionId(batch.partition_id);
+        let route = match routes.entry(partition) {
+            std::collections::hash_map::Entry::Occupied(known) if known.get().epoch == batch.epoch => {
+                self.host.check_held(partition, batch.epoch)?;
+                known.into_mut()
+            }
+            entry => {
+                let feed = self.feed(write, partition, batch.epoch).await?;
+                entry.insert_entry(Route { epoch: batch.epoch, feed, rows: 0 }).into_mut()
+            }
+        };
+        for rows in decode::batches(batch.ipc).await? {
+            let count = rows.num_rows() as u64;
+            if count == 0 {
+                continue;
+            }
+            if !route.feed.send(rows).await {
+                return Err(fault_of(write));
+            }
+            write.count(partition, sender, count);
+            route.rows += count;
+        }
+        Ok(())
+    }
+
+    /// Where rows of a partition of this write go, once it is here under that epoch.
+    pub(super) async fn feed(&self, write: &Arc<OpenWrite>, partition: PartitionId, epoch: u64) -> Result<FeedSender> {
+        let (assignment, stored) = self.host.writable(partition, epoch).await?;
+        if assignment.table_id != write.table {
+            return Err(Error::invalid(format!(
+                "{} belongs to table id {}, write {} is for table id {}",
+                assignment.place(),
+                assignment.table_id,
+                write.id,
+                write.table
+            )));
+        }
+        write.feed(partition, epoch, &assignment.place(), &stored)
+    }
+}
+
+fn fault_of(write: &OpenWrite) -> Error {
+    write.check().err().unwrap_or_else(|| Error::internal(format!("write {} lost its writer", write.id)))
+}

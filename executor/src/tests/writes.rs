@@ -1,0 +1,231 @@
+//! Stage, seal, publish, discard.
+use ancho_common::error::ErrorKind;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_two_senders_become_visible_with_the_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[]), assignment(2, 1, 0, &[])]).await;
+    assert_eq!(node.loaded(), [(1, 1, 0), (2, 1, 0)]);
+
+    let write = WriteId::new();
+    let of_a = [(1, 1, rows(0..10)), (2, 1, rows(10..15)), (1, 1, rows(15..20))];
+    let of_b = [(1, 1, rows(20..40_000))];
+    let (first, second) = tokio::join!(node.stage(write, "a", false, &of_a), node.stage(write, "b", false, &of_b));
+    assert_eq!(first.unwrap(), BTreeMap::from([(1, 15), (2, 5)]));
+    assert_eq!(second.unwrap(), BTreeMap::from([(1, 39_980)]));
+
+    let seal = [(1, 1, 39_995), (2, 1, 5)];
+    let sealed = node.seal(write, false, &seal).await.unwrap();
+    assert_eq!(sealed.iter().map(|s| s.rows).collect::<Vec<_>>(), [39_995, 5]);
+    assert!(sealed[0].bytes > 0);
+    assert_eq!(sealed[1].columns, r#"[{"nulls":0,"min":"10","max":"14"},{"nulls":1,"min":"v10","max":"v14"}]"#);
+    assert_eq!(node.seal(write, false, &seal).await.unwrap(), sealed, "sealing again answers the same");
+    assert_eq!(node.keys(&[(1, 1, 0, None), (2, 1, 0, None)]).await.unwrap(), [0i64; 0]);
+
+    node.publish(write, &[(1, 1, 1), (2, 1, 1)]).await.unwrap();
+    node.publish(write, &[(1, 1, 1), (2, 1, 1)]).await.unwrap();
+    let all = node.keys(&[(1, 1, 1, None), (2, 1, 1, None)]).await.unwrap();
+    assert_eq!(all, (0..40_000).collect::<Vec<i64>>());
+    assert_eq!(node.loaded(), [(1, 1, 1), (2, 1, 1)]);
+    assert_eq!(node.partition(1).staged, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_count_drops_the_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[]), assignment(2, 1, 0, &[])]).await;
+    let write = WriteId::new();
+    node.stage(write, "a", false, &[(1, 1, rows(0..10)), (2, 1, rows(0..5))]).await.unwrap();
+    let error = node.seal(write, false, &[(2, 1, 5), (1, 1, 11)]).await.unwrap_err();
+    assert!(error.message.contains("table orders, partition bucket 1 (id 1)"), "{error}");
+    assert!(error.message.contains("10 rows") && error.message.contains("sent 11"), "{error}");
+    assert_eq!((node.partition(1).staged, node.partition(2).staged), (0, 0));
+    let late = node.stage(write, "a", false, &[(1, 1, rows(0..1))]).await.unwrap_err();
+    assert_eq!(late.kind, ErrorKind::Conflict, "{late}");
+    // A partition with rows that the seal leaves out would lose them silently.
+    let write = WriteId::new();
+    node.stage(write, "a", false, &[(1, 1, rows(0..10)), (2, 1, rows(0..5))]).await.unwrap();
+    let error = node.seal(write, false, &[(1, 1, 10)]).await.unwrap_err();
+    assert!(error.message.contains("bucket 2") && error.message.contains("5 rows"), "{error}");
+    let files = std::fs::read_dir(dir.path().join("partitions/1/files")).unwrap().count();
+    assert_eq!(files, 0, "files of dropped writes are removed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_breaks_off_poisons_the_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
+    let write = WriteId::new();
+    node.stage(write, "whole", false, &[(1, 1, rows(0..10))]).await.unwrap();
+
+    let (messages, receiver) = tokio::sync::mpsc::channel(4);
+    let mut client = node.client.clone();
+    let call = tokio::spawn(async move { client.stage(ReceiverStream::new(receiver)).await });
+    let header = proto::StageHeader {
+        write_id: write.to_string(),
+        sender_id: "broken".into(),
+        table_id: TABLE,
+        overwrite: false,
+    };
+    messages.send(proto::StageRequest { body: Some(Body::Header(header)) }).await.unwrap();
+    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(10..20)) };
+    messages.send(proto::StageRequest { body: Some(Body::Batch(batch)) }).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let early = node.seal(write, false, &[(1, 1, 20)]).await.unwrap_err();
+    assert!(early.message.contains("broken is still sending"), "{early}");
+    call.abort();
+
+    let write = WriteId::new();
+    let cut = rows(0..5000);
+    let whole = ipc(&cut);
+    let header =
+        proto::StageHeader { write_id: write.to_string(), sender_id: "cut".into(), table_id: TABLE, overwrite: false };
+    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: whole.slice(..whole.len() / 2) };
+    let messages = [Body::Header(header), Body::Batch(batch)].map(|body| proto::StageRequest { body: Some(body) });
+    let cut = node.client.clone().stage(futures::stream::iter(messages)).await.unwrap_err();
+    assert!(cut.message().contains("not a whole Arrow IPC stream"), "{cut}");
+    let error = node.seal(write, false, &[(1, 1, 0)]).await.unwrap_err();
+    assert!(error.message.contains("not a whole Arrow IPC stream"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vanished_sender_is_a_fault_of_the_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
+    let write = WriteId::new();
+    let (messages, receiver) = tokio::sync::mpsc::channel(4);
+    let mut client = node.client.clone();
+    let call = tokio::spawn(async move { client.stage(ReceiverStream::new(receiver)).await });
+    let header =
+        proto::StageHeader { write_id: write.to_string(), sender_id: "gone".into(), table_id: TABLE, overwrite: false };
+    messages.send(proto::StageRequest { body: Some(Body::Header(header)) }).await.unwrap();
+    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)) };
+    messages.send(proto::StageRequest { body: Some(Body::Batch(batch)) }).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The call ends before its messages do: as seen from here, the connection was lost.
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(messages);
+    let error = node.seal(write, false, &[(1, 1, 10)]).await.unwrap_err();
+    assert!(error.message.contains("gone"), "{error}");
+    assert_eq!(node.partition(1).staged, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overwriting_with_no_rows_empties() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[]), assignment(2, 1, 0, &[])]).await;
+    let append = WriteId::new();
+    node.stage(append, "a", false, &[(1, 1, rows(0..10)), (2, 1, rows(10..20))]).await.unwrap();
+    node.seal(append, false, &[(1, 1, 10), (2, 1, 10)]).await.unwrap();
+    node.publish(append, &[(1, 1, 1), (2, 1, 1)]).await.unwrap();
+
+    let overwrite = WriteId::new();
+    node.stage(overwrite, "a", true, &[(2, 1, rows(100..103))]).await.unwrap();
+    let sealed = node.seal(overwrite, true, &[(1, 1, 0), (2, 1, 3)]).await.unwrap();
+    assert_eq!((sealed[0].rows, sealed[1].rows), (0, 3));
+    node.publish(overwrite, &[(1, 1, 2), (2, 1, 2)]).await.unwrap();
+    assert_eq!(node.keys(&[(1, 1, 2, None), (2, 1, 2, None)]).await.unwrap(), [100, 101, 102]);
+    assert_eq!(
+        node.keys(&[(1, 1, 1, None), (2, 1, 1, None)]).await.unwrap().len(),
+        20,
+        "the former version is readable"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_discarded_write_is_gone_and_a_committed_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
+    let (open, sealed, committed) = (WriteId::new(), WriteId::new(), WriteId::new());
+    node.stage(open, "a", false, &[(1, 1, rows(0..10))]).await.unwrap();
+    for write in [sealed, committed] {
+        node.stage(write, "a", false, &[(1, 1, rows(0..10))]).await.unwrap();
+        node.seal(write, false, &[(1, 1, 10)]).await.unwrap();
+    }
+    assert_eq!(node.partition(1).staged, 2);
+    for write in [open, sealed, sealed, WriteId::new()] {
+        node.discard(write).await.unwrap();
+    }
+    assert_eq!(node.partition(1).staged, 1);
+    assert!(node.seal(open, false, &[(1, 1, 10)]).await.unwrap_err().message.contains("was dropped"));
+    node.publish(committed, &[(1, 1, 1)]).await.unwrap();
+    assert_eq!(node.discard(committed).await.unwrap_err().kind, ErrorKind::Conflict);
+    assert_eq!(node.keys(&[(1, 1, 1, None)]).await.unwrap().len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_epochs_and_lapsed_sessions_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 2, 0, &[])]).await;
+    for epoch in [1, 3] {
+        let staged = node.stage(WriteId::new(), "a", false, &[(1, epoch, rows(0..3))]).await.unwrap_err();
+        assert_eq!(staged.kind, ErrorKind::StaleRoute, "{staged}");
+        let sealed = node.seal(WriteId::new(), false, &[(1, epoch, 0)]).await.unwrap_err();
+        assert_eq!(sealed.kind, ErrorKind::StaleRoute, "{sealed}");
+        let read = node.keys(&[(1, epoch, 0, None)]).await.unwrap_err();
+        assert_eq!(read.kind, ErrorKind::StaleRoute, "{read}");
+    }
+    assert_eq!(node.keys(&[(9, 1, 0, None)]).await.unwrap_err().kind, ErrorKind::StaleRoute);
+    assert_eq!(node.keys(&[(1, 2, 1, None)]).await.unwrap_err().kind, ErrorKind::StaleRoute);
+
+    // Staged under an epoch that ends before the seal.
+    let write = WriteId::new();
+    node.stage(write, "a", false, &[(1, 2, rows(0..3))]).await.unwrap();
+    node.assign(2, vec![assignment(1, 3, 0, &[])]).await;
+    for epoch in [2, 3] {
+        let error = node.seal(write, false, &[(1, epoch, 3)]).await.unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::StaleRoute | ErrorKind::Conflict), "{error}");
+    }
+
+    node.lease.end();
+    for error in [
+        node.stage(WriteId::new(), "a", false, &[(1, 3, rows(0..3))]).await.unwrap_err(),
+        node.seal(WriteId::new(), false, &[(1, 3, 0)]).await.unwrap_err(),
+        node.keys(&[(1, 3, 0, None)]).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_for_a_partition_on_its_way_wait_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    let write = WriteId::new();
+    let parts = [(1, 1, rows(0..10))];
+    let (staged, ()) = tokio::join!(node.stage(write, "a", false, &parts), async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
+    });
+    assert_eq!(staged.unwrap(), BTreeMap::from([(1, 10)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_do_not_fit_the_table_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
+    let schema = Arc::new(Schema::new(vec![Field::new("other", DataType::Int64, true)]));
+    let batch = RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(vec![1]))]).unwrap();
+    let write = WriteId::new();
+    // The writer meets it after the sender handed it over, so it may show only at the seal.
+    let staged = node.stage(write, "a", false, &[(1, 1, batch)]).await.err();
+    let error = match staged {
+        Some(error) => error,
+        None => node.seal(write, false, &[(1, 1, 1)]).await.unwrap_err(),
+    };
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    assert!(error.message.contains("table 'orders'"), "{error}");
+}

@@ -1,0 +1,212 @@
+//! A whole cluster in this process, over loopback with the real protocols.
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+use ancho_executor::{Executor, ExecutorHandle, ExecutorOptions};
+use ancho_scheduler::{Scheduler, SchedulerHandle, SchedulerOptions};
+use anyhow::Context;
+use futures::future::try_join_all;
+use tempfile::TempDir;
+
+use super::wait_serving;
+use crate::{client::Client, ports::free_port};
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub struct ClusterBuilder {
+    schedulers: usize,
+    executors: usize,
+    streams: usize,
+    partition_wait: Duration,
+    session_ttl: Duration,
+}
+
+impl Default for ClusterBuilder {
+    fn default() -> Self {
+        Self {
+            schedulers: 1,
+            executors: 2,
+            streams: 2,
+            partition_wait: Duration::from_secs(30),
+            // A debug build on a busy machine may pause for long.
+            session_ttl: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ClusterBuilder {
+    /// Number of schedulers: 1, 3 or 5.
+    #[must_use]
+    pub fn schedulers(mut self, n: usize) -> Self {
+        self.schedulers = n;
+        self
+    }
+
+    /// Number of executors.
+    #[must_use]
+    pub fn executors(mut self, n: usize) -> Self {
+        self.executors = n;
+        self
+    }
+
+    /// Streams per task of every query.
+    #[must_use]
+    pub fn streams(mut self, n: usize) -> Self {
+        self.streams = n;
+        self
+    }
+
+    /// How long a query waits for a partition that nobody serves.
+    #[must_use]
+    pub fn partition_wait(mut self, wait: Duration) -> Self {
+        self.partition_wait = wait;
+        self
+    }
+
+    /// Starts it and waits until every scheduler sees every executor.
+    ///
+    /// # Errors
+    /// A node does not start, or the cluster is not ready in time.
+    pub async fn start(self) -> anyhow::Result<Cluster> {
+        let dir = tempfile::Builder::new().prefix("ancho-").tempdir().context("make a folder for the cluster")?;
+        let options = self.scheduler_options(dir.path())?;
+        let schedulers = start_schedulers(&options).await?;
+        let urls: Vec<String> = options.iter().map(|o| format!("http://{}", o.internal)).collect();
+        let mut executors = Vec::new();
+        for number in 1..=self.executors {
+            let options = ExecutorOptions {
+                streams: u32::try_from(self.streams)?,
+                ..ExecutorOptions::new(dir.path().join(format!("executor-{number}")), urls.clone())
+            };
+            executors.push(Executor::start(options).await.with_context(|| format!("start executor {number}"))?);
+        }
+        let cluster = Cluster { options, schedulers, executors, dir };
+        cluster.wait_ready().await?;
+        Ok(cluster)
+    }
+
+    fn scheduler_options(&self, dir: &Path) -> anyhow::Result<Vec<SchedulerOptions>> {
+        let internal = (0..self.schedulers).map(|_| loopback()).collect::<anyhow::Result<Vec<_>>>()?;
+        let peers: BTreeMap<u64, String> = (1..).zip(internal.iter().map(|a| format!("http://{a}"))).collect();
+        (1_u64..)
+            .zip(internal)
+            .map(|(id, internal)| {
+                Ok(SchedulerOptions {
+                    data_dir: dir.join(format!("scheduler-{id}")),
+                    node_id: Some(id),
+                    internal,
+                    flight: loopback()?,
+                    http: Some(loopback()?),
+                    metrics: None,
+                    advertise_url: None,
+                    peers: peers.clone(),
+                    session_ttl: self.session_ttl,
+                    partition_wait: self.partition_wait,
+                    streams: Some(self.streams),
+                    memory_bytes: None,
+                })
+            })
+            .collect()
+    }
+}
+
+/// A running cluster. Its folder goes with it.
+pub struct Cluster {
+    options: Vec<SchedulerOptions>,
+    schedulers: Vec<SchedulerHandle>,
+    executors: Vec<ExecutorHandle>,
+    dir: TempDir,
+}
+
+impl Cluster {
+    /// Where the first scheduler serves Flight SQL.
+    #[must_use]
+    pub fn flight_url(&self) -> String {
+        flight_url(&self.options[0])
+    }
+
+    /// A client of the first scheduler.
+    ///
+    /// # Errors
+    /// Never, with the URLs of a cluster.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::new(&self.flight_url())?)
+    }
+
+    /// A client of each scheduler.
+    ///
+    /// # Errors
+    /// Never, with the URLs of a cluster.
+    pub fn clients(&self) -> anyhow::Result<Vec<Client>> {
+        self.options.iter().map(|o| Ok(Client::new(&flight_url(o))?)).collect()
+    }
+
+    /// Its folder, with the data of every node.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The executors.
+    #[must_use]
+    pub fn executors(&self) -> &[ExecutorHandle] {
+        &self.executors
+    }
+
+    /// Stops the schedulers and starts them again on the same data, planning with another number of streams.
+    ///
+    /// # Errors
+    /// As [`ClusterBuilder::start`].
+    pub async fn restart_schedulers(&mut self, streams: usize) -> anyhow::Result<()> {
+        for scheduler in self.schedulers.drain(..) {
+            scheduler.shutdown().await;
+        }
+        for options in &mut self.options {
+            options.streams = Some(streams);
+        }
+        self.schedulers = start_schedulers(&self.options).await?;
+        self.wait_ready().await
+    }
+
+    /// Stops all nodes in order.
+    ///
+    /// # Errors
+    /// None at present; a node that cannot stop is told here.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        for executor in &self.executors {
+            executor.shutdown().await;
+        }
+        for scheduler in self.schedulers {
+            scheduler.shutdown().await;
+        }
+        Ok(())
+    }
+
+    async fn wait_ready(&self) -> anyhow::Result<()> {
+        for client in self.clients()? {
+            wait_serving(&client, self.executors.len()).await?;
+        }
+        Ok(())
+    }
+}
+
+fn flight_url(options: &SchedulerOptions) -> String {
+    format!("grpc://{}", options.flight)
+}
+
+/// Together: the members of a group that forms wait for one another.
+async fn start_schedulers(options: &[SchedulerOptions]) -> anyhow::Result<Vec<SchedulerHandle>> {
+    let starts = options.iter().map(|options| async {
+        let started = Scheduler::start(options.clone()).await;
+        started.with_context(|| format!("start scheduler {:?}", options.node_id))
+    });
+    try_join_all(starts).await
+}
+
+fn loopback() -> anyhow::Result<SocketAddr> {
+    Ok((Ipv4Addr::LOCALHOST, free_port()?).into())
+}

@@ -1,0 +1,71 @@
+//! One DataFusion process with all rows in memory: what distribution must not change.
+use std::sync::Arc;
+
+use ancho_common::partition::functions;
+use datafusion::{
+    error::Result,
+    execution::SessionStateBuilder,
+    prelude::{SessionConfig, SessionContext},
+};
+
+use crate::{
+    client::Answer,
+    corpus::{QueryCase, TableCase},
+};
+
+/// The process.
+pub struct Reference {
+    context: SessionContext,
+}
+
+impl Reference {
+    /// An empty one that plans with this many streams.
+    #[must_use]
+    pub fn new(streams: usize) -> Self {
+        let config = SessionConfig::new().with_target_partitions(streams).with_information_schema(true);
+        let context = SessionContext::new_with_config(config);
+        for function in functions::all() {
+            context.register_udf(function.as_ref().clone());
+        }
+        Self { context }
+    }
+
+    /// The session, to register more.
+    #[must_use]
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Creates a table of the corpus with its rows.
+    ///
+    /// # Errors
+    /// A statement fails.
+    pub async fn load(&self, table: &TableCase) -> Result<()> {
+        for sql in &table.statements {
+            self.context.sql(sql).await?.collect().await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a query of the corpus under its settings.
+    ///
+    /// # Errors
+    /// The query fails.
+    pub async fn run(&self, case: &QueryCase) -> Result<Answer> {
+        if case.settings.is_empty() {
+            return answer(&self.context, &case.sql).await;
+        }
+        let mut state = self.context.state();
+        for (key, value) in &case.settings {
+            state.config_mut().options_mut().set(key, value)?;
+        }
+        let state = SessionStateBuilder::new_from_existing(state).build();
+        answer(&SessionContext::new_with_state(state), &case.sql).await
+    }
+}
+
+async fn answer(context: &SessionContext, sql: &str) -> Result<Answer> {
+    let frame = context.sql(sql).await?;
+    let schema = Arc::clone(frame.schema().inner());
+    Ok(Answer { schema, batches: frame.collect().await? })
+}

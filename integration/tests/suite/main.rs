@@ -1,0 +1,15 @@
+//! The end-to-end tests: one binary, since each links the whole query engine, with a module for each subject.
+//!
+//! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
+//! * `loading` – datasets from files and from S3
+//! * `flight_sql_adbc` – the ADBC driver as a client
+//! * `leader_kill`, `executor_kill` – nodes killed while statements run
+//! * `corpus_format` – the reader of the corpus
+//! * `tidy` – rules for the source tree
+mod corpus_format;
+mod differential;
+mod executor_kill;
+mod flight_sql_adbc;
+mod leader_kill;
+mod loading;
+mod tidy;

@@ -1,0 +1,92 @@
+//! DoPut: updates, and parameters bound to prepared statements.
+use ancho_common::error::{Error, Result};
+use arrow::{array::RecordBatch, compute::concat_batches};
+use arrow_flight::{
+    FlightData,
+    decode::{DecodedPayload, FlightDataDecoder},
+    error::FlightError,
+    sql::{Command, DoPutPreparedStatementResult, DoPutUpdateResult},
+};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use prost::Message;
+use tonic::Streaming;
+
+use super::{FlightFrontend, decode_command, refuse_transaction, refused};
+use crate::frontend::{handle::StatementHandle, statements::Statements};
+
+impl FlightFrontend {
+    /// Takes what a client puts; the metadata of the answer, and how many rows were changed.
+    pub(super) async fn put(&self, mut messages: Streaming<FlightData>) -> Result<(Bytes, i64)> {
+        let first = messages
+            .message()
+            .await?
+            .ok_or_else(|| Error::invalid("nothing was put: the first message must carry a descriptor"))?;
+        let descriptor = first
+            .flight_descriptor
+            .clone()
+            .ok_or_else(|| Error::invalid("the first message put carries no descriptor"))?;
+        match decode_command(&descriptor.cmd)? {
+            Command::CommandStatementUpdate(update) => {
+                refuse_transaction(update.transaction_id.as_ref())?;
+                self.statements.update_text(&update.query).await.map(updated)
+            }
+            Command::CommandPreparedStatementQuery(query) => {
+                let handle = StatementHandle::decode(&query.prepared_statement_handle)?;
+                let handle = bind(handle, first, messages).await?;
+                let answer = DoPutPreparedStatementResult { prepared_statement_handle: Some(handle.encode()?) };
+                Ok((answer.encode_to_vec().into(), 0))
+            }
+            Command::CommandPreparedStatementUpdate(update) => {
+                let handle = StatementHandle::decode(&update.prepared_statement_handle)?;
+                // JDBC and Go drivers send the rows along with the update instead of binding them first.
+                let handle = bind(handle, first, messages).await?;
+                self.statements.update(handle).await.map(updated)
+            }
+            Command::CommandStatementIngest(ingest) => Err(Error::unsupported(format!(
+                "table {}: bulk ingestion is not supported yet; insert by prepared statement",
+                ingest.table
+            ))),
+            other => Err(refused(&other)),
+        }
+    }
+}
+
+fn updated(rows: i64) -> (Bytes, i64) {
+    (DoPutUpdateResult { record_count: rows }.encode_to_vec().into(), rows)
+}
+
+async fn bind(handle: StatementHandle, first: FlightData, rest: Streaming<FlightData>) -> Result<StatementHandle> {
+    match read_rows(first, rest).await? {
+        Some(parameters) => Statements::bind(handle, &parameters),
+        None => Ok(handle),
+    }
+}
+
+/// All rows of a stream as one batch; `None` if it carries no schema.
+async fn read_rows(first: FlightData, rest: Streaming<FlightData>) -> Result<Option<RecordBatch>> {
+    // A lone descriptor has an empty header, which is no Arrow message.
+    let messages = stream::iter([Ok(first)]).chain(rest.map_err(FlightError::from));
+    let messages = messages.try_filter(|message| std::future::ready(!message.data_header.is_empty()));
+    let mut decoder = FlightDataDecoder::new(messages);
+    let mut batches = Vec::new();
+    let mut schema = None;
+    while let Some(message) = decoder.next().await {
+        match message.map_err(unreadable)?.payload {
+            DecodedPayload::Schema(found) => schema = Some(found),
+            DecodedPayload::RecordBatch(batch) => batches.push(batch),
+            DecodedPayload::None => {}
+        }
+    }
+    schema
+        .map(|schema| concat_batches(&schema, &batches))
+        .transpose()
+        .map_err(|e| Error::invalid(format!("bound parameters cannot be put together: {e}")))
+}
+
+fn unreadable(error: FlightError) -> Error {
+    match error {
+        FlightError::Tonic(status) => Error::from(*status),
+        other => Error::invalid(format!("bound parameters cannot be read: {other}")),
+    }
+}

@@ -1,0 +1,160 @@
+//! Statement handles that carry the statement.
+//!
+//! A handle is opaque to clients and whole in itself: text, kind and bound parameters. So every scheduler of the
+//! cluster can run it, two clients that prepare the same text never share a binding, nothing expires, and closing one
+//! has nothing to release. Tickets of plain statements have the same form.
+use std::sync::Arc;
+
+use ancho_common::error::{Error, ErrorKind, Result};
+use arrow::{
+    array::RecordBatch,
+    compute::concat_batches,
+    datatypes::{Schema, SchemaRef},
+    ipc::{reader::StreamReader, writer::StreamWriter},
+};
+use bytes::Bytes;
+use prost::Message;
+
+use super::service::StatementKind;
+
+/// First bytes of every handle; the digit counts changes of the form.
+const MAGIC: &[u8] = b"ancho/statement/1\0";
+
+/// Largest handle handed out. A FlightInfo carries it twice and has to stay under the 4 MiB that clients take by default.
+pub const MAX_HANDLE_BYTES: usize = 1536 * 1024;
+
+/// A statement, and what is bound to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatementHandle {
+    /// The text, placeholders numbered.
+    pub sql: String,
+    /// What preparing it told.
+    pub kind: StatementKind,
+    /// The parameters of the statement, in the types that the planner wants.
+    pub wanted: SchemaRef,
+    /// The bound rows; `None` before the first binding.
+    pub parameters: Option<RecordBatch>,
+    /// The update was applied and changed so many rows: what is left is to tell.
+    pub changed: Option<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Wire {
+    #[prost(string, tag = "1")]
+    sql: String,
+    #[prost(bool, tag = "2")]
+    is_update: bool,
+    /// An Arrow IPC stream without a batch; empty if there are no parameters.
+    #[prost(bytes = "bytes", tag = "3")]
+    wanted: Bytes,
+    /// An Arrow IPC stream of one batch.
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    parameters: Option<Bytes>,
+    #[prost(int64, optional, tag = "5")]
+    changed: Option<i64>,
+}
+
+impl StatementHandle {
+    /// A statement without parameters.
+    #[must_use]
+    pub fn plain(sql: String, kind: StatementKind) -> Self {
+        Self { sql, kind, wanted: Arc::new(Schema::empty()), parameters: None, changed: None }
+    }
+
+    /// The handle as bytes.
+    ///
+    /// # Errors
+    /// Text and parameters together are larger than [`MAX_HANDLE_BYTES`].
+    pub fn encode(&self) -> Result<Bytes> {
+        let parameters = self.parameters.as_ref().map(|batch| encode_rows(&batch.schema(), Some(batch))).transpose()?;
+        let wanted = if self.wanted.fields().is_empty() { Bytes::new() } else { encode_rows(&self.wanted, None)? };
+        let wire = Wire {
+            sql: self.sql.clone(),
+            is_update: self.kind == StatementKind::Update,
+            wanted,
+            parameters,
+            changed: self.changed,
+        };
+        let bytes = [MAGIC, &wire.encode_to_vec()].concat();
+        if bytes.len() > MAX_HANDLE_BYTES {
+            return Err(Error::new(
+                ErrorKind::Exhausted,
+                format!(
+                    "statement and bound parameters take {} bytes, the limit is {MAX_HANDLE_BYTES}; bind fewer rows at a time",
+                    bytes.len()
+                ),
+            ));
+        }
+        Ok(bytes.into())
+    }
+
+    /// Reads what [`StatementHandle::encode`] wrote.
+    ///
+    /// # Errors
+    /// `NotFound`: the bytes are no handle of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let unknown = || Error::not_found("unknown statement handle; prepare the statement again");
+        let wire = bytes.strip_prefix(MAGIC).and_then(|rest| Wire::decode(rest).ok()).ok_or_else(unknown)?;
+        let rows = |bytes: Bytes| decode_rows(&bytes).map_err(|_| unknown());
+        let wanted = if wire.wanted.is_empty() { Arc::new(Schema::empty()) } else { rows(wire.wanted)?.schema() };
+        let parameters = wire.parameters.map(rows).transpose()?;
+        Ok(Self {
+            sql: wire.sql,
+            kind: if wire.is_update { StatementKind::Update } else { StatementKind::Query },
+            wanted,
+            parameters,
+            changed: wire.changed,
+        })
+    }
+}
+
+fn encode_rows(schema: &Schema, batch: Option<&RecordBatch>) -> Result<Bytes> {
+    let mut out = Vec::new();
+    StreamWriter::try_new(&mut out, schema)
+        .and_then(|mut writer| batch.map_or(Ok(()), |batch| writer.write(batch)).and_then(|()| writer.finish()))
+        .map_err(|e| Error::invalid(format!("bound parameters cannot be kept: {e}")))?;
+    Ok(out.into())
+}
+
+fn decode_rows(bytes: &[u8]) -> Result<RecordBatch, arrow::error::ArrowError> {
+    let reader = StreamReader::try_new(bytes, None)?;
+    let schema = reader.schema();
+    let batches = reader.collect::<Result<Vec<_>, _>>()?;
+    concat_batches(&schema, &batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn a_handle_survives_the_trip_and_garbage_is_refused() {
+        let ids = Arc::new(Int64Array::from(vec![Some(1), None]));
+        let names = Arc::new(StringArray::from(vec!["a", "b"]));
+        let batch = RecordBatch::try_from_iter(vec![("a", ids as _), ("a", names as _)]).unwrap();
+        for parameters in [None, Some(batch.clone()), Some(batch.slice(1, 0)), Some(batch.slice(1, 1))] {
+            for kind in [StatementKind::Query, StatementKind::Update] {
+                let handle = StatementHandle {
+                    sql: "SELECT '語'".to_string(),
+                    kind,
+                    wanted: batch.schema(),
+                    parameters: parameters.clone(),
+                    changed: (kind == StatementKind::Update).then_some(0),
+                };
+                let bytes = handle.encode().unwrap();
+                assert_eq!(StatementHandle::decode(&bytes).unwrap(), handle);
+                assert!(StatementHandle::decode(&bytes[1..]).is_err());
+            }
+        }
+        for garbage in [&b""[..], b"garbage", MAGIC, b"ancho/statement/1\0\xff\xff"] {
+            let read = StatementHandle::decode(garbage);
+            assert!(garbage == MAGIC || read.is_err_and(|e| e.kind == ErrorKind::NotFound));
+        }
+        let large = StatementHandle::plain("x".repeat(MAX_HANDLE_BYTES), StatementKind::Query);
+        assert_eq!(large.encode().unwrap_err().kind, ErrorKind::Exhausted);
+    }
+}

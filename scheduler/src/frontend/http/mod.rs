@@ -1,0 +1,195 @@
+//! HTTP: health, readiness, the state of the cluster, and SQL for scripts.
+//!
+//! * `GET /health` – 200 `ok` while the process serves.
+//! * `GET /v1/ready` – 200 or 503 with `{"ready", "reasons"}`.
+//! * `GET /v1/cluster` – the state of the cluster as JSON.
+//! * `POST /v1/sql` – the body is a statement as text, or `{"sql": …, "parameters": […]}` with content type
+//!   `application/json`. The answer to a query follows `Accept`: JSON rows (the default), `text/csv` or
+//!   `application/vnd.apache.arrow.stream`; see [`render`] for the types. The answer to an update is
+//!   `{"rows_affected": n}`.
+//!
+//! Errors are `{"code", "sqlstate", "message", "retryable"}` with the status of their kind. An error after the first
+//! rows went out breaks the connection off, so that a short answer is never taken for a whole one.
+pub mod parameters;
+pub mod render;
+
+use std::sync::Arc;
+
+use ancho_common::error::{Error, Result};
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use futures::{StreamExt, stream};
+use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::render::{Format, Renderer};
+use super::{
+    metrics::{Measured, StatementMeter},
+    service::{SharedService, StatementKind},
+    statements::{EdgeRows, Prepared, Statements},
+};
+
+/// Largest request body: statements with long lists of values.
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Size that parts of an answer aim for.
+const SLICE_BYTES: usize = 256 * 1024;
+
+/// Name of this front end in metrics.
+const FRONTEND: &str = "http";
+
+/// The routes over a service.
+pub fn router(service: SharedService) -> Router {
+    Router::new()
+        .route("/health", get(async || "ok"))
+        .route("/v1/ready", get(ready))
+        .route("/v1/cluster", get(cluster))
+        .route("/v1/sql", post(sql))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(Arc::new(Statements::new(service, SLICE_BYTES)))
+}
+
+/// An error as an HTTP answer.
+struct HttpError(Error);
+
+impl From<Error> for HttpError {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        let Error { kind, message } = self.0;
+        let status = StatusCode::from_u16(kind.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = json!({
+            "code": kind.code(), "sqlstate": kind.sqlstate(), "message": message, "retryable": kind.retryable(),
+        });
+        (status, Json(body)).into_response()
+    }
+}
+
+async fn ready(State(statements): State<Arc<Statements>>) -> Response {
+    let readiness = statements.service().ready();
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(readiness)).into_response()
+}
+
+async fn cluster(State(statements): State<Arc<Statements>>) -> Result<Response, HttpError> {
+    let status = statements.service().action("ancho.cluster_status", Bytes::new()).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], status).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SqlRequest {
+    sql: String,
+    #[serde(default)]
+    parameters: Vec<Value>,
+}
+
+async fn sql(
+    State(statements): State<Arc<Statements>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, HttpError> {
+    let mut meter = StatementMeter::start(FRONTEND, Measured::Query);
+    let answer = async {
+        let Some(format) = Format::accepted(&headers) else { return Ok(Err(not_acceptable())) };
+        let prepared = request(&statements, &headers, &body).await?;
+        if prepared.handle.kind == StatementKind::Update {
+            return Ok(Ok(Answer::Update(statements.update(prepared.handle).await?)));
+        }
+        let mut rows = statements.run(prepared.handle).await?;
+        // The first rows decide about the status: an error up to here is an error answer.
+        let first = rows.rows.next().await.transpose()?;
+        Ok::<_, Error>(Ok(Answer::Query(first, rows, format)))
+    };
+    match answer.await {
+        Ok(Ok(Answer::Query(first, rows, format))) => {
+            let rows = EdgeRows { schema: rows.schema, rows: stream::iter(first.map(Ok)).chain(rows.rows).boxed() };
+            Ok(streamed(rows, format, meter)?)
+        }
+        Ok(Ok(Answer::Update(changed))) => {
+            meter.measure(Measured::Update);
+            meter.add_rows(usize::try_from(changed).unwrap_or(0));
+            meter.succeed();
+            Ok(Json(json!({ "rows_affected": changed })).into_response())
+        }
+        Ok(Err(response)) => {
+            meter.fail(ancho_common::error::ErrorKind::Invalid);
+            Ok(response)
+        }
+        Err(error) => {
+            meter.fail(error.kind);
+            Err(error.into())
+        }
+    }
+}
+
+enum Answer {
+    Update(i64),
+    Query(Option<arrow::array::RecordBatch>, EdgeRows, Format),
+}
+
+fn not_acceptable() -> Response {
+    let error = Error::invalid(
+        "no format of the Accept header is offered; ask for application/json, text/csv or application/vnd.apache.arrow.stream",
+    );
+    let mut response = HttpError(error).into_response();
+    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+    response
+}
+
+/// The statement of a request, planned and bound.
+async fn request(statements: &Statements, headers: &HeaderMap, body: &[u8]) -> Result<Prepared> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let request = if content_type.starts_with("application/json") {
+        serde_json::from_slice(body).map_err(|e| Error::invalid(format!("the body is no SQL request: {e}")))?
+    } else {
+        let sql = std::str::from_utf8(body).map_err(|_| Error::invalid("the statement is not UTF-8 text"))?;
+        SqlRequest { sql: sql.to_string(), parameters: Vec::new() }
+    };
+    let mut prepared = statements.prepare(&request.sql).await?;
+    if !request.parameters.is_empty() {
+        let parameters = parameters::to_batch(&request.parameters, &prepared.parameters)?;
+        prepared.handle = Statements::bind(prepared.handle, &parameters)?;
+    }
+    Ok(prepared)
+}
+
+/// The body is made part by part as the client reads it.
+fn streamed(rows: EdgeRows, format: Format, meter: StatementMeter) -> Result<Response> {
+    let renderer = Renderer::new(format, &rows.schema)?;
+    let state = Some((rows.rows, renderer, meter));
+    let parts = stream::unfold(state, |state| async move {
+        let (mut rows, mut renderer, mut meter) = state?;
+        let part = match rows.next().await {
+            Some(Ok(batch)) => {
+                meter.add_rows(batch.num_rows());
+                renderer.rows(&batch)
+            }
+            Some(Err(error)) => Err(error),
+            None => {
+                let end = renderer.end();
+                meter.succeed();
+                return Some((end, None));
+            }
+        };
+        match part {
+            Ok(part) => Some((Ok(part), Some((rows, renderer, meter)))),
+            Err(error) => {
+                tracing::warn!(%error, "a query failed after its first rows were sent; the connection is broken off");
+                meter.fail(error.kind);
+                Some((Err(error), None))
+            }
+        }
+    });
+    Ok(([(header::CONTENT_TYPE, format.content_type())], Body::from_stream(parts)).into_response())
+}

@@ -1,0 +1,168 @@
+//! What the front ends need from the rest of the scheduler: statements in, streams and counts out.
+//!
+//! The adapters in this folder hold no SQL logic of their own. Everything a client can ask for is one call of
+//! [`SqlService`], so tests and in-process users can do without a socket.
+use std::sync::Arc;
+
+use ancho_common::error::Result;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use bytes::Bytes;
+use datafusion::execution::SendableRecordBatchStream;
+use serde::Serialize;
+
+/// Whether a statement yields rows or changes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatementKind {
+    /// Yields rows: `SELECT`, `SHOW`, `DESCRIBE`, `EXPLAIN`, `VALUES`.
+    Query,
+    /// Changes something and yields a count of rows: DML, DDL, `COPY`, `SET`.
+    Update,
+}
+
+/// What planning a statement tells without running it.
+#[derive(Debug, Clone)]
+pub struct PreparedStatement {
+    /// Columns of the result. Any Arrow type may occur here: the front end turns them into the edge's types. Ignored for updates.
+    pub schema: SchemaRef,
+    /// One field per parameter in the order of position (`$1` first, `$10` after `$9`), of the type that the planner
+    /// gave it; of type `Null` if it gave none, which clients see as text.
+    pub parameters: SchemaRef,
+    /// Query or update.
+    pub kind: StatementKind,
+}
+
+/// A running query. Dropping it cancels the query on every node.
+pub struct QueryStream {
+    /// Columns as the logical plan announces them, equal to what [`SqlService::prepare`] said for the same statement
+    /// and parameters. It governs; the stream's own schema may differ in nullability and metadata.
+    pub schema: SchemaRef,
+    /// The rows.
+    pub stream: SendableRecordBatchStream,
+}
+
+/// `TABLE` or `VIEW`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableType {
+    /// Stored rows.
+    Table,
+    /// Computed when read, including `information_schema`.
+    View,
+}
+
+impl TableType {
+    /// The name clients filter by.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table => "TABLE",
+            Self::View => "VIEW",
+        }
+    }
+}
+
+/// One table or view as clients may see it.
+#[derive(Debug, Clone)]
+pub struct TableInfo {
+    /// Catalog, such as `ancho`.
+    pub catalog: String,
+    /// Schema, such as `public`.
+    pub schema: String,
+    /// Name without quotes.
+    pub name: String,
+    /// Stored or computed.
+    pub table_type: TableType,
+    /// Columns in order.
+    pub columns: SchemaRef,
+    /// Columns of the primary key in key order; empty if there is none.
+    pub primary_key: Vec<String>,
+}
+
+/// Everything clients may list.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogListing {
+    /// (catalog, schema) pairs, also those that hold no table.
+    pub schemas: Vec<(String, String)>,
+    /// Tables and views, in any order.
+    pub tables: Vec<TableInfo>,
+}
+
+/// Whether this node can serve statements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Readiness {
+    /// Send traffic here.
+    pub ready: bool,
+    /// What is missing, to read; empty when ready.
+    pub reasons: Vec<String>,
+}
+
+/// The SQL side of a scheduler.
+///
+/// Placeholders arrive as `$1`, `$2`, …: the front end numbers `?` before it calls. A binding is a batch whose i-th
+/// column is parameter `$i`, whatever the column is called. It has the type that [`PreparedStatement::parameters`]
+/// names: always for an update, and for a query unless the value cannot be had in it (1.5 as an integer).
+#[async_trait]
+pub trait SqlService: Send + Sync + 'static {
+    /// Parses and plans without effect: preparing an `INSERT` inserts nothing, preparing a `CREATE TABLE` creates nothing.
+    ///
+    /// `parameters`, if given, is one row of values; the plan is then the one that [`SqlService::query`] would run
+    /// for them, so that an expression over parameters gets the type of the bound value.
+    ///
+    /// # Errors
+    /// The statement is wrong, names something unknown, or does not fit the parameters.
+    async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement>;
+
+    /// Runs a query. `parameters` is exactly one row if given.
+    ///
+    /// # Errors
+    /// As [`SqlService::prepare`], and whatever fails before the first row; `Invalid` for an update. Later failures end
+    /// the stream.
+    async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream>;
+
+    /// Runs an update and says how many rows it changed (0 for DDL). `parameters` is exactly one row if given.
+    ///
+    /// The front ends never drop the future: an update that arrived runs to its end even if its client is gone.
+    ///
+    /// # Errors
+    /// As [`SqlService::prepare`], and whatever keeps the update from being applied. `Invalid` for a query.
+    async fn update(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<i64>;
+
+    /// Runs an update once per row of `parameters` and says how many rows they changed together.
+    ///
+    /// By default the rows are separate updates in order: when row i fails, the rows before it stay applied and the
+    /// error says so. A service that can apply all of them at once overrides this.
+    ///
+    /// # Errors
+    /// As [`SqlService::update`].
+    async fn update_many(&self, sql: &str, parameters: RecordBatch) -> Result<i64> {
+        let rows = parameters.num_rows();
+        let mut total = 0;
+        for row in 0..rows {
+            total += self.update(sql, Some(parameters.slice(row, 1))).await.map_err(|error| {
+                if rows == 1 {
+                    return error;
+                }
+                error.context(&format!("parameter row {} of {rows} (the rows before it are applied)", row + 1))
+            })?;
+        }
+        Ok(total)
+    }
+
+    /// Catalogs, schemas and tables.
+    ///
+    /// # Errors
+    /// The catalog cannot be read now.
+    fn catalog(&self) -> Result<CatalogListing>;
+
+    /// A management action: `ancho.apply` (YAML in, JSON out) or `ancho.cluster_status` (nothing in, JSON out).
+    ///
+    /// # Errors
+    /// The action is unknown (`NotFound`), its body is wrong, or it failed.
+    async fn action(&self, name: &str, body: Bytes) -> Result<Bytes>;
+
+    /// Whether this node can serve statements now.
+    fn ready(&self) -> Readiness;
+}
+
+/// A service shared by the front ends.
+pub type SharedService = Arc<dyn SqlService>;

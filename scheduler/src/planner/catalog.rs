@@ -1,0 +1,93 @@
+//! The catalog `ancho`: the schema `public` with the tables of the replicated state, and `system`.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{CatalogProvider, SchemaProvider},
+    common::exec_err,
+    datasource::TableProvider,
+    error::{DataFusionError, Result},
+};
+
+use super::{system, table::AnchoTable};
+use crate::state::{ClusterState, TableName};
+
+/// Name of the catalog.
+pub const CATALOG: &str = "ancho";
+/// Name of the schema that unqualified tables live in.
+pub const DEFAULT_SCHEMA: &str = "public";
+/// Name of the schema of `system` tables.
+pub const SYSTEM_SCHEMA: &str = "system";
+
+/// One revision of the state as a catalog.
+#[derive(Debug)]
+pub struct AnchoCatalog {
+    state: Arc<ClusterState>,
+}
+
+impl AnchoCatalog {
+    /// Of this revision.
+    #[must_use]
+    pub fn new(state: Arc<ClusterState>) -> Self {
+        Self { state }
+    }
+}
+
+impl CatalogProvider for AnchoCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        vec![DEFAULT_SCHEMA.into(), SYSTEM_SCHEMA.into()]
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        match name {
+            DEFAULT_SCHEMA => Some(Arc::new(TableSchema { state: Arc::clone(&self.state) })),
+            SYSTEM_SCHEMA => Some(Arc::new(SystemSchema { state: Arc::clone(&self.state) })),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct TableSchema {
+    state: Arc<ClusterState>,
+}
+
+#[async_trait]
+impl SchemaProvider for TableSchema {
+    fn table_names(&self) -> Vec<String> {
+        self.state.tables.values().map(|t| t.name.table.clone()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        let table = self.state.table(&TableName::public(name));
+        Ok(table.map(|t| Arc::new(AnchoTable::new(Arc::clone(t))) as Arc<dyn TableProvider>))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.state.table(&TableName::public(name)).is_some()
+    }
+
+    fn register_table(&self, name: String, _: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+        exec_err!("table {name} can only be created through the cluster's own CREATE TABLE")
+    }
+}
+
+#[derive(Debug)]
+struct SystemSchema {
+    state: Arc<ClusterState>,
+}
+
+#[async_trait]
+impl SchemaProvider for SystemSchema {
+    fn table_names(&self) -> Vec<String> {
+        system::NAMES.iter().map(ToString::to_string).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        system::table(name, &self.state)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        system::NAMES.contains(&name)
+    }
+}

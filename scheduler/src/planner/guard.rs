@@ -1,0 +1,90 @@
+//! Refuses a distributed plan that would not read each partition exactly once, on its owner.
+//!
+//! The distribution library does not check its plans; a leaf in the wrong place would give a short answer. The guard
+//! checks the finished plan: a plan that reads tables is distributed; no scan is in the coordinator's own stage; every
+//! scan is split into as many variants as its stage has tasks; the scans of one stage agree on their executors; the
+//! variants together read each partition once; nothing below relies on an order across a shuffle or on range
+//! partitioning.
+use std::{collections::BTreeMap, sync::Arc};
+
+use ancho_common::{
+    error::{Error, Result},
+    ids::PartitionId,
+    plan::scan::CayenneScanExec,
+};
+use datafusion::{
+    physical_expr::Partitioning,
+    physical_plan::{ExecutionPlan, ExecutionPlanProperties, repartition::RepartitionExec},
+};
+use datafusion_distributed::{DistributedExec, DistributedLeafExec, NetworkBoundaryExt};
+
+/// Checks a plan before it runs.
+///
+/// # Errors
+/// `Internal`, with what is unsafe.
+pub fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let Some(distributed) = plan.downcast_ref::<DistributedExec>() else {
+        return walk(plan, None, 1);
+    };
+    for child in distributed.children() {
+        walk(child, None, 1)?;
+    }
+    Ok(())
+}
+
+/// `tasks` is the task count of the stage, `None` in the coordinator's own.
+fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>, depth: usize) -> Result<()> {
+    if let Some(boundary) = node.as_network_boundary() {
+        let stage = boundary.input_stage();
+        let plan = stage.local_plan().ok_or_else(|| unsafe_plan("a stage has no plan"))?;
+        return walk(plan, Some(stage.task_count()), depth + 1);
+    }
+    if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
+        return match leaf.original().downcast_ref::<CayenneScanExec>() {
+            Some(scan) => check_leaf(leaf, scan, tasks),
+            None => Ok(()),
+        };
+    }
+    if let Some(scan) = node.downcast_ref::<CayenneScanExec>() {
+        return Err(unsafe_plan(&format!("the scan of table {} is not spread over its owners", scan.source().table)));
+    }
+    if matches!(node.output_partitioning(), Partitioning::Range(_)) {
+        return Err(unsafe_plan("it relies on range partitioning"));
+    }
+    if let Some(repartition) = node.downcast_ref::<RepartitionExec>()
+        && repartition.preserve_order()
+    {
+        return Err(unsafe_plan("it relies on the order of rows across a shuffle"));
+    }
+    node.children().into_iter().try_for_each(|child| walk(child, tasks, depth + 1))
+}
+
+fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<usize>) -> Result<()> {
+    let table = &scan.source().table;
+    let Some(tasks) = tasks else {
+        return Err(unsafe_plan(&format!("the scan of table {table} is in the coordinator's own stage")));
+    };
+    if leaf.variants().len() != tasks {
+        return Err(unsafe_plan(&format!(
+            "the scan of table {table} has {} parts for {tasks} tasks",
+            leaf.variants().len()
+        )));
+    }
+    let mut read: BTreeMap<PartitionId, usize> = BTreeMap::new();
+    for variant in leaf.variants() {
+        let parts = variant.downcast_ref::<CayenneScanExec>().and_then(CayenneScanExec::encode_parts);
+        let parts = parts.ok_or_else(|| unsafe_plan(&format!("a part of the scan of table {table} has no owner")))?;
+        for partition in parts.partitions {
+            *read.entry(partition.partition).or_default() += 1;
+        }
+    }
+    let wanted = &scan.source().partitions;
+    if read.len() != wanted.len() || wanted.iter().any(|p| read.get(&p.scan.partition) != Some(&1)) {
+        return Err(unsafe_plan(&format!("table {table} would not be read exactly once")));
+    }
+    Ok(())
+}
+
+fn unsafe_plan(why: &str) -> Error {
+    Error::internal(format!("the plan of this statement is unsafe to run and was refused: {why}"))
+}

@@ -1,0 +1,24 @@
+//! From a logical plan to a distributed one whose every leaf runs on the owner of its data.
+//!
+//! * [`topology`] – the one view of the cluster that a query plans on
+//! * [`catalog`], [`table`] – tables of the replicated state, for the query engine; `system` tables
+//! * [`session`] – the session a query is planned and run in
+//! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
+//! * [`recursion`] – tables inside recursive terms, gathered first
+//! * [`slots`] – one slot list for all leaves of a query
+//! * [`colocate`] – joins and aggregates of tables bucketed alike, without a shuffle
+//! * [`handlers`] – task counts, variants and routing for the distribution library
+//! * [`guard`] – refuses a plan that would not read each partition exactly once, on its owner
+//! * [`write`] – the logical and physical ends of a write
+pub mod catalog;
+pub mod colocate;
+pub mod guard;
+pub mod handlers;
+pub mod recursion;
+pub mod session;
+pub mod slots;
+pub mod subqueries;
+pub mod system;
+pub mod table;
+pub mod topology;
+pub mod write;

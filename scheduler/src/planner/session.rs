@@ -1,0 +1,135 @@
+//! The session that a statement is planned and run in.
+use std::sync::Arc;
+
+use ancho_common::{
+    error::Result,
+    partition::functions,
+    plan::session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
+    spec::source::S3Options,
+};
+use datafusion::{
+    catalog::{CatalogProviderList, MemoryCatalogProviderList},
+    execution::{SessionState, SessionStateBuilder},
+    prelude::SessionConfig,
+};
+use datafusion_distributed::{DistributedExt, LocalWorkerContext, SessionStateBuilderExt};
+use url::Url;
+
+use super::{
+    catalog::{AnchoCatalog, CATALOG, DEFAULT_SCHEMA},
+    colocate::ColocateBuckets,
+    handlers::{self, Workers},
+    slots::StampSlots,
+    topology::Topology,
+    write::AnchoQueryPlanner,
+};
+use crate::state::ClusterState;
+
+/// A build side up to this many bytes is sent to every executor instead of shuffling both sides.
+const BROADCAST_BYTES: usize = 16 << 20;
+/// The same in rows.
+const BROADCAST_ROWS: usize = 1 << 20;
+/// Bytes that one connection may hold for a slow consumer.
+const CONNECTION_BUFFER: usize = 16 << 20;
+
+/// Makes sessions; everything that does not change between statements is made once.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    base: SessionState,
+    streams: Option<usize>,
+}
+
+/// What may differ between two plans of the same statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// Joins of tables bucketed alike may skip the shuffle.
+    pub colocate: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self { colocate: true }
+    }
+}
+
+impl Sessions {
+    /// `parts` is what this scheduler brings to tasks that run in it; `local` lets single-task stages run here.
+    /// `streams` overrides what executors ask for.
+    ///
+    /// # Errors
+    /// Never with the settings used here; the library's signature allows it.
+    pub fn try_new(parts: &WorkerParts, local: LocalWorkerContext, streams: Option<usize>) -> Result<Self> {
+        let mut config = SessionConfig::new()
+            .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
+            .with_create_default_catalog_and_schema(false)
+            .with_information_schema(true);
+        apply_safe_defaults(&mut config);
+        let optimizer = &mut config.options_mut().optimizer;
+        optimizer.hash_join_single_partition_threshold = BROADCAST_BYTES;
+        optimizer.hash_join_single_partition_threshold_rows = BROADCAST_ROWS;
+        extend(&mut config, parts)?;
+        let base = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(Arc::clone(&parts.runtime))
+            .with_default_features()
+            .with_query_planner(Arc::new(AnchoQueryPlanner))
+            .with_physical_optimizer_rule(Arc::new(StampSlots))
+            .with_physical_optimizer_rule(Arc::new(ColocateBuckets))
+            .with_distributed_planner()
+            .with_distributed_worker_resolver(Workers(Vec::new()))
+            .with_distributed_desired_task_count_handler(handlers::desired_task_count)
+            .with_distributed_scale_up_leaf_node_handler(handlers::scale_up)
+            .with_distributed_route_tasks_handler(handlers::route_tasks)
+            .with_distributed_children_isolator_unions(false)?
+            .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BUFFER)?
+            .with_distributed_local_worker_context(local)
+            .build();
+        let mut base = base;
+        for function in functions::all() {
+            use datafusion::logical_expr::registry::FunctionRegistry;
+            base.register_udf(function)?;
+        }
+        Ok(Self { base, streams })
+    }
+
+    /// A session for one attempt at a statement, seeing exactly this state.
+    ///
+    /// # Errors
+    /// The session's changed options do not fit a header.
+    pub fn open(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<SessionState> {
+        let mut urls: Vec<Url> = state.live_executors().filter_map(|e| Url::parse(&e.url).ok()).collect();
+        urls.sort();
+        let streams = self.streams.unwrap_or_else(|| {
+            state.live_executors().map(|e| e.streams as usize).min().unwrap_or(2)
+        });
+        let streams = streams.max(1);
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(CATALOG.into(), Arc::new(AnchoCatalog::new(Arc::clone(state))));
+        let mut session = SessionStateBuilder::new_from_existing(self.base.clone())
+            .with_catalog_list(Arc::new(catalogs))
+            .build();
+        let config = session.config_mut();
+        config.options_mut().execution.target_partitions = streams;
+        config.set_extension(Arc::new(Topology { state: Arc::clone(state), streams: streams.max(2) }));
+        config.set_extension(Arc::new(options));
+        config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
+        config.set_distributed_worker_resolver(Workers(urls));
+        let header = options_header(config.options())?;
+        config.set_distributed_passthrough_headers(header)?;
+        Ok(session)
+    }
+}
+
+/// The session, reaching S3 buckets as a dataset says, here and in every task of its plans.
+///
+/// # Errors
+/// The options do not fit a header.
+pub fn with_s3(session: &SessionState, options: &S3Options) -> Result<SessionState> {
+    let runtime = runtime_with_s3(datafusion::catalog::Session::runtime_env(session), options)?;
+    let mut session = SessionStateBuilder::new_from_existing(session.clone()).with_runtime_env(runtime).build();
+    let config = session.config_mut();
+    let mut header = options_header(config.options())?;
+    header.extend(s3_header(options)?);
+    config.set_distributed_passthrough_headers(header)?;
+    Ok(session)
+}

@@ -1,0 +1,126 @@
+//! `system` tables: the replicated state as rows.
+use std::sync::Arc;
+
+use ancho_common::partition::Partitioner;
+use arrow::{
+    array::{ArrayRef, RecordBatch, StringArray, UInt64Array},
+    datatypes::{Field, Schema, SchemaRef},
+};
+use datafusion::{
+    datasource::{MemTable, TableProvider},
+    error::Result,
+};
+
+use crate::state::{ClusterState, Liveness};
+
+/// Names of the tables.
+pub const NAMES: [&str; 3] = ["executors", "partitions", "tables"];
+
+/// A `system` table as of a revision of the state.
+///
+/// # Errors
+/// Never with well-formed states; the library's signature allows it.
+pub fn table(name: &str, state: &ClusterState) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Some(batch) = rows(name, state)? else { return Ok(None) };
+    Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
+}
+
+/// Columns of a `system` table; none for an unknown name.
+///
+/// # Errors
+/// As [`table`].
+pub fn schema(name: &str, state: &ClusterState) -> Result<SchemaRef> {
+    Ok(rows(name, state)?.map_or_else(|| Arc::new(Schema::empty()), |b| b.schema()))
+}
+
+fn rows(name: &str, state: &ClusterState) -> Result<Option<RecordBatch>> {
+    Ok(Some(match name {
+        "executors" => executors(state)?,
+        "partitions" => partitions(state)?,
+        "tables" => tables(state)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn text(values: Vec<String>) -> ArrayRef {
+    Arc::new(StringArray::from(values))
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
+    let fields: Vec<Field> =
+        columns.iter().map(|(n, a)| Field::new(*n, a.data_type().clone(), true)).collect();
+    let arrays = columns.into_iter().map(|(_, a)| a).collect();
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+}
+
+fn executors(state: &ClusterState) -> Result<RecordBatch> {
+    let all: Vec<_> = state.executors.values().collect();
+    let held = |id: &ancho_common::ids::ExecutorId, f: &dyn Fn(&crate::state::Partition) -> u64| -> u64 {
+        let partitions = state.tables.values().flat_map(|t| t.partitions.values());
+        partitions.filter(|p| p.owners.contains(id)).map(f).sum()
+    };
+    batch(vec![
+        ("executor_id", text(all.iter().map(|e| e.id.0.clone()).collect())),
+        ("url", text(all.iter().map(|e| e.url.clone()).collect())),
+        ("state", text(all.iter().map(|e| liveness(e.liveness).into()).collect())),
+        ("version", text(all.iter().map(|e| e.version.clone()).collect())),
+        ("partitions", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| held(&e.id, &|_| 1))))),
+        ("loaded", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| e.loaded.len() as u64)))),
+        ("rows", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| held(&e.id, &|p| p.rows))))),
+        ("bytes", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| held(&e.id, &|p| p.bytes))))),
+    ])
+}
+
+/// `up` or `down`.
+#[must_use]
+pub fn liveness(liveness: Liveness) -> &'static str {
+    match liveness {
+        Liveness::Up => "up",
+        Liveness::Down => "down",
+    }
+}
+
+fn partitions(state: &ClusterState) -> Result<RecordBatch> {
+    let mut rows = Vec::new();
+    for table in state.tables.values() {
+        let partitioner = Partitioner::try_new(Arc::clone(&table.schema.0), &table.partition_spec)?;
+        for p in table.partitions.values() {
+            let owners: Vec<&str> = p.owners.iter().map(|o| o.0.as_str()).collect();
+            let served = state.serving_owner(p).map_or("unassigned", |_| "served");
+            rows.push((table.name.to_string(), p, partitioner.describe(&p.key), owners.join(","), served.to_owned()));
+        }
+    }
+    let number = |f: &dyn Fn(&crate::state::Partition) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| f(r.1))))
+    };
+    batch(vec![
+        ("table_name", text(rows.iter().map(|r| r.0.clone()).collect())),
+        ("partition_id", number(&|p| p.id.0)),
+        ("partition_key", text(rows.iter().map(|r| r.2.clone()).collect())),
+        ("owners", text(rows.iter().map(|r| r.3.clone()).collect())),
+        ("state", text(rows.iter().map(|r| r.4.clone()).collect())),
+        ("epoch", number(&|p| p.epoch)),
+        ("version", number(&|p| p.version)),
+        ("rows", number(&|p| p.rows)),
+        ("bytes", number(&|p| p.bytes)),
+    ])
+}
+
+fn tables(state: &ClusterState) -> Result<RecordBatch> {
+    let all: Vec<_> = state.tables.values().collect();
+    let number = |f: &dyn Fn(&crate::state::Table) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(all.iter().map(|t| f(t))))
+    };
+    batch(vec![
+        ("table_schema", text(all.iter().map(|t| t.name.schema.clone()).collect())),
+        ("table_name", text(all.iter().map(|t| t.name.table.clone()).collect())),
+        ("table_id", number(&|t| t.id.0)),
+        ("partition_by", text(all.iter().map(|t| t.partition_spec.expressions.join(", ")).collect())),
+        ("source", text(all.iter().map(|t| t.dataset.as_ref().map_or(String::new(), |d| d.from.clone())).collect())),
+        ("partitions", number(&|t| t.partitions.len() as u64)),
+        ("version", number(&|t| t.version)),
+        ("rows", number(&|t| t.rows())),
+        ("bytes", number(&|t| t.bytes())),
+    ])
+}
+

@@ -1,0 +1,160 @@
+//! A table of the replicated state, as the query engine sees it.
+use std::sync::Arc;
+
+use ancho_common::{
+    partition::{PartitionKey, Partitioner, key},
+    plan::scan::{BucketLayout, CayenneScanExec, ScanSource},
+};
+use arrow::datatypes::{DataType, SchemaRef};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::Session,
+    common::{ColumnStatistics, Constraints, ScalarValue, Statistics, stats::Precision},
+    datasource::{TableProvider, TableType},
+    error::{DataFusionError, Result},
+    logical_expr::{Expr, TableProviderFilterPushDown},
+    physical_plan::ExecutionPlan,
+};
+
+use super::topology::Topology;
+use crate::state::{ColumnSummary, Partition, Table};
+
+/// Schema and statistics come from the state; scans go to the owners of the partitions that a filter leaves.
+#[derive(Debug)]
+pub struct AnchoTable {
+    table: Arc<Table>,
+    constraints: Constraints,
+}
+
+impl AnchoTable {
+    /// For one version of a table's metadata.
+    #[must_use]
+    pub fn new(table: Arc<Table>) -> Self {
+        // A declared key is not enforced yet, so the optimizer must not build on it.
+        let constraints = Constraints::default();
+        Self { table, constraints }
+    }
+
+    /// The metadata.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The source of a scan of the partitions that may hold rows for `filters`.
+    fn source(&self, topology: &Topology, filters: &[Expr]) -> ancho_common::error::Result<ScanSource> {
+        let partitioner = Partitioner::try_new(Arc::clone(&self.table.schema.0), &self.table.partition_spec)?;
+        let all: Vec<&Partition> = self.table.partitions.values().collect();
+        let keys: Vec<PartitionKey> = all.iter().map(|p| p.key.clone()).collect();
+        let keep = partitioner.may_match(filters, &keys)?;
+        let kept: Vec<&Partition> = all.iter().zip(keep).filter(|(_, keep)| *keep).map(|(p, _)| *p).collect();
+        let partitions = kept
+            .iter()
+            // An empty partition needs no owner: it has no rows to read.
+            .filter(|p| p.version > 0)
+            .map(|p| topology.place(&self.table, p, &partitioner.describe(&p.key)))
+            .collect::<ancho_common::error::Result<_>>()?;
+        let layout = partitioner.single_bucket().map(|(buckets, column)| BucketLayout {
+            buckets,
+            hash_version: self.table.partition_spec.hash_version,
+            column,
+        });
+        Ok(ScanSource {
+            table_id: self.table.id,
+            table: self.table.name.to_string(),
+            schema: Arc::clone(&self.table.schema.0),
+            partitions,
+            total_partitions: all.len(),
+            layout,
+            statistics: statistics(&self.table, &kept),
+        })
+    }
+}
+
+/// Estimates over some partitions. All inexact: a count must come from the stored rows themselves.
+fn statistics(table: &Table, partitions: &[&Partition]) -> Statistics {
+    let schema = &table.schema.0;
+    let rows: u64 = partitions.iter().map(|p| p.rows).sum();
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    let width: usize = schema.fields().iter().map(|f| estimated_width(f.data_type())).sum();
+    let column_statistics = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(i, field)| column_statistics(table.columns.get(i), field.data_type()))
+        .collect();
+    Statistics {
+        num_rows: Precision::Inexact(rows),
+        total_byte_size: Precision::Inexact(rows.saturating_mul(width)),
+        column_statistics,
+    }
+}
+
+fn column_statistics(summary: Option<&ColumnSummary>, data_type: &DataType) -> ColumnStatistics {
+    let Some(summary) = summary else { return ColumnStatistics::new_unknown() };
+    let bound = |text: &Option<String>| -> Precision<ScalarValue> {
+        let value = text.as_deref().and_then(|t| {
+            let array = key::values(&[Some(t)], data_type).ok()?;
+            ScalarValue::try_from_array(&array, 0).ok()
+        });
+        value.map_or(Precision::Absent, Precision::Inexact)
+    };
+    ColumnStatistics {
+        null_count: summary
+            .nulls
+            .map_or(Precision::Absent, |n| Precision::Inexact(usize::try_from(n).unwrap_or(usize::MAX))),
+        min_value: bound(&summary.min),
+        max_value: bound(&summary.max),
+        ..ColumnStatistics::new_unknown()
+    }
+}
+
+/// Bytes that one value takes in memory, roughly.
+fn estimated_width(data_type: &DataType) -> usize {
+    data_type.primitive_width().unwrap_or(match data_type {
+        DataType::Boolean => 1,
+        DataType::Dictionary(_, _) => 8,
+        _ => 32,
+    })
+}
+
+#[async_trait]
+impl TableProvider for AnchoTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.table.schema.0)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(statistics(&self.table, &self.table.partitions.values().collect::<Vec<_>>()))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        // Inexact: the filters prune partitions here; the physical filter is pushed into the scan later.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let topology = state.config().get_extension::<Topology>().ok_or_else(|| {
+            DataFusionError::Internal(format!("table {} is planned outside a query", self.table.name))
+        })?;
+        let source = self.source(&topology, filters)?;
+        // A limit counts rows after the filter, which only holds for a scan without one.
+        let limit = limit.filter(|_| filters.is_empty());
+        let scan = CayenneScanExec::try_new(Arc::new(source), projection.cloned(), limit, topology.streams)?;
+        Ok(Arc::new(scan))
+    }
+}

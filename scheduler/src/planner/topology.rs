@@ -1,0 +1,71 @@
+//! The one view of the cluster that a query plans on: committed versions and owners, taken once.
+use std::sync::Arc;
+
+use ancho_common::{
+    error::{Error, Result},
+    plan::{
+        host::ScanPartition,
+        scan::{PlacedPartition, Slot},
+        session::plan_key,
+    },
+};
+
+use crate::state::{ClusterState, Liveness, Partition, Table};
+
+/// In every query's session; all scans of the query see exactly these versions.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    /// The state the query sees.
+    pub state: Arc<ClusterState>,
+    /// Streams per task.
+    pub streams: usize,
+}
+
+impl Topology {
+    /// What to read of a partition, and where.
+    ///
+    /// # Errors
+    /// `Unavailable`, naming table and partition, where no owner can serve it now.
+    pub fn place(&self, table: &Table, partition: &Partition, described: &str) -> Result<PlacedPartition> {
+        let Some(owner) = self.state.serving_owner(partition) else {
+            return Err(self.not_served(table, partition, described));
+        };
+        if owner.plan_key != plan_key() {
+            return Err(Error::unavailable(format!(
+                "table {}: executor {} runs {}, this scheduler runs {}; bring both to one release",
+                table.name,
+                owner.url,
+                owner.plan_key,
+                plan_key()
+            )));
+        }
+        let write_id = partition.commits.iter().rev().find(|c| c.version == partition.version).map(|c| c.write_id);
+        let bucket = match partition.key.0.as_slice() {
+            [Some(text)] => text.parse().ok(),
+            _ => None,
+        };
+        Ok(PlacedPartition {
+            scan: ScanPartition { partition: partition.id, epoch: partition.epoch, version: partition.version, write_id },
+            owner: Slot { executor: owner.id.0.clone(), url: owner.url.clone() },
+            bucket,
+        })
+    }
+
+    fn not_served(&self, table: &Table, partition: &Partition, described: &str) -> Error {
+        let name = &table.name;
+        let holders: Vec<String> = partition
+            .owners
+            .iter()
+            .map(|id| match self.state.executors.get(id) {
+                Some(e) if e.liveness == Liveness::Up => format!("executor {} is still loading it", e.url),
+                Some(e) => format!("executor {} is down", e.url),
+                None => format!("executor {id} is gone"),
+            })
+            .collect();
+        let why = if holders.is_empty() { "no executor holds it".to_owned() } else { holders.join(", ") };
+        Error::unavailable(format!(
+            "table {name}: partition {} ({described}) cannot be read now: {why}; try again",
+            partition.id
+        ))
+    }
+}

@@ -1,0 +1,119 @@
+//! The end of a write's plan: a logical node over the rows to write, and its physical form.
+//!
+//! The physical node stands below the last gather of the plan, so that rows are routed by the tasks that produce them,
+//! on all executors, rather than through the scheduler.
+use std::{
+    cmp::Ordering,
+    fmt::{self, Formatter},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use ancho_common::plan::write::{PartitionWriteExec, WriteTarget};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::Session,
+    common::DFSchemaRef,
+    error::{DataFusionError, Result},
+    execution::context::QueryPlanner,
+    logical_expr::{
+        Expr, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+        physical_planning_context::PhysicalPlanningContext,
+    },
+    physical_plan::ExecutionPlan,
+    physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
+};
+
+/// Writes the rows of its input.
+#[derive(Debug, Clone)]
+pub struct WriteNode {
+    input: LogicalPlan,
+    target: Arc<WriteTarget>,
+}
+
+impl WriteNode {
+    /// The rows of `input` into `target`.
+    #[must_use]
+    pub fn new(input: LogicalPlan, target: Arc<WriteTarget>) -> Self {
+        Self { input, target }
+    }
+}
+
+impl PartialEq for WriteNode {
+    fn eq(&self, other: &Self) -> bool {
+        self.input == other.input && self.target.write_id == other.target.write_id
+    }
+}
+
+impl Eq for WriteNode {}
+
+impl Hash for WriteNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+        self.target.write_id.hash(state);
+    }
+}
+
+impl PartialOrd for WriteNode {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.target.write_id.partial_cmp(&other.target.write_id)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for WriteNode {
+    fn name(&self) -> &'static str {
+        "AnchoWrite"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "AnchoWrite: table={}", self.target.table)
+    }
+
+    fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("a write needs one input".into()))?;
+        Ok(Self { input, target: Arc::clone(&self.target) })
+    }
+}
+
+#[derive(Debug)]
+struct WritePlanner;
+
+#[async_trait]
+impl ExtensionPlanner for WritePlanner {
+    async fn plan_extension(
+        &self,
+        _: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        _: &dyn Session,
+        _: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (Some(write), [input]) = (node.as_any().downcast_ref::<WriteNode>(), inputs) else { return Ok(None) };
+        Ok(Some(Arc::new(PartitionWriteExec::try_new(Arc::clone(input), Arc::clone(&write.target))?)))
+    }
+}
+
+/// The default planner plus Ancho's write; the distribution library wraps it.
+#[derive(Debug)]
+pub struct AnchoQueryPlanner;
+
+#[async_trait]
+impl QueryPlanner for AnchoQueryPlanner {
+    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(WritePlanner)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}

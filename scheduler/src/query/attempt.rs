@@ -1,0 +1,113 @@
+//! One try at planning and running a query, on one view of the cluster.
+use std::{collections::HashMap, sync::Arc};
+
+use ancho_common::error::{Error, Result};
+use arrow::record_batch::RecordBatch;
+use datafusion::{
+    common::ScalarValue,
+    execution::{SendableRecordBatchStream, SessionState},
+    logical_expr::{LogicalPlan, LogicalPlanBuilder, TableScan},
+    physical_plan::{ExecutionPlan, execute_stream},
+    sql::parser::Statement as DfStatement,
+};
+use futures::{TryStreamExt, future::BoxFuture};
+
+use crate::planner::{guard, recursion, subqueries};
+
+/// A session that sees one state of the cluster.
+pub struct Attempt {
+    session: SessionState,
+}
+
+impl Attempt {
+    /// In this session.
+    #[must_use]
+    pub fn new(session: SessionState) -> Self {
+        Self { session }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &SessionState {
+        &self.session
+    }
+
+    /// The logical plan of a statement with its parameters bound.
+    ///
+    /// # Errors
+    /// The statement is wrong or does not fit the parameters.
+    pub async fn logical(&self, statement: DfStatement, parameters: Option<&RecordBatch>) -> Result<LogicalPlan> {
+        let plan = self.session.statement_to_plan(statement).await?;
+        bind(plan, parameters)
+    }
+
+    /// The distributed plan, checked by the guard. Runs what has to be run first: scalar subqueries and the tables of
+    /// recursive queries.
+    ///
+    /// # Errors
+    /// The plan cannot be made, a partition it reads has no serving owner, or it would be unsafe.
+    pub async fn physical(&self, plan: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.run_subqueries(plan).await?;
+        let plan = self.session.optimize(&plan)?;
+        let plan = self.gather_recursive(plan).await?;
+        let physical = self.session.query_planner().create_physical_plan(&plan, &self.session).await?;
+        guard::check(&physical)?;
+        Ok(physical)
+    }
+
+    /// The rows of a logical plan, as they come.
+    ///
+    /// # Errors
+    /// See [`Attempt::physical`]; later errors come with the stream.
+    pub async fn stream(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+        let physical = self.physical(plan).await?;
+        Ok(execute_stream(physical, self.session.task_ctx())?)
+    }
+
+    /// All rows of a logical plan.
+    ///
+    /// # Errors
+    /// Whatever planning or running it raises.
+    pub fn collect(&self, plan: LogicalPlan) -> BoxFuture<'_, Result<Vec<RecordBatch>>> {
+        // Boxed: planning a query runs its subqueries, which are queries.
+        Box::pin(async move { Ok(self.stream(plan).await?.try_collect().await?) })
+    }
+
+    async fn run_subqueries(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let mut values: HashMap<LogicalPlan, ScalarValue> = HashMap::new();
+        for subquery in subqueries::find(&plan)? {
+            // Two rows are enough to know that there are too many.
+            let limited = LogicalPlanBuilder::from(subquery.clone()).limit(0, Some(2))?.build()?;
+            let rows = self.collect(limited).await?;
+            let value = subqueries::value_of(&subquery, &rows)?;
+            values.insert(subquery, value);
+        }
+        Ok(subqueries::replace(plan, &values)?)
+    }
+
+    async fn gather_recursive(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let mut gathered: HashMap<TableScan, Vec<RecordBatch>> = HashMap::new();
+        for scan in recursion::find(&plan)? {
+            let rows = self.collect(LogicalPlan::TableScan(scan.clone())).await?;
+            gathered.insert(scan, rows);
+        }
+        Ok(recursion::replace(plan, &gathered)?)
+    }
+}
+
+/// Puts the values of a one-row batch in place of `$1`, `$2`, ….
+///
+/// # Errors
+/// A parameter has no value, or the batch has not exactly one row.
+pub fn bind(plan: LogicalPlan, parameters: Option<&RecordBatch>) -> Result<LogicalPlan> {
+    let Some(batch) = parameters else { return Ok(plan) };
+    if batch.num_rows() != 1 {
+        return Err(Error::invalid(format!("parameters must be one row, not {}", batch.num_rows())));
+    }
+    let values = batch
+        .columns()
+        .iter()
+        .map(|column| ScalarValue::try_from_array(column, 0))
+        .collect::<datafusion::error::Result<Vec<_>>>()?;
+    Ok(plan.with_param_values(values)?)
+}

@@ -1,0 +1,255 @@
+//! `CREATE TABLE` and `DROP TABLE`.
+use std::{collections::BTreeMap, sync::Arc};
+
+use ancho_common::{
+    error::{Error, Result},
+    ids::TableId,
+    partition::{PartitionSpec, Partitioner},
+};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use datafusion::{
+    common::{Constraint, TableReference},
+    execution::SessionState,
+    logical_expr::{
+        DdlStatement, LogicalPlan,
+        sqlparser::ast::{CreateTable, CreateTableOptions, Expr as SqlExpr, ObjectName, SqlOption, Statement as Sql},
+    },
+    sql::parser::Statement as DfStatement,
+};
+
+use crate::{
+    planner::catalog::{CATALOG, DEFAULT_SCHEMA},
+    state::{Command, Dataset, NewPartition, NewTable, Schema, TableName},
+};
+
+/// A `CREATE TABLE` as the cluster understands it.
+#[derive(Debug)]
+pub struct CreateRequest {
+    /// What to propose.
+    pub table: NewTable,
+    /// The query to fill it with.
+    pub query: Option<LogicalPlan>,
+}
+
+/// Understands a `CREATE TABLE`.
+///
+/// # Errors
+/// `Invalid` or `Unsupported`, naming the clause, column or expression at fault.
+pub async fn create_request(session: &SessionState, mut create: CreateTable) -> Result<CreateRequest> {
+    refuse_unsupported(&create)?;
+    let partition_by = create.partition_by.take().map(|e| expressions(*e)).unwrap_or_default();
+    let params = table_params(std::mem::replace(&mut create.table_options, CreateTableOptions::None))?;
+    let has_query = create.query.is_some();
+    let statement = DfStatement::Statement(Box::new(Sql::CreateTable(create)));
+    let plan = session.statement_to_plan(statement).await?;
+    let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
+        return Err(Error::unsupported("this form of CREATE TABLE is not offered"));
+    };
+    if let Some((column, _)) = create.column_defaults.first() {
+        return Err(Error::unsupported(format!("column {column}: DEFAULT is not offered; give the value in INSERT")));
+    }
+    let declared = create.input.schema().as_arrow().clone();
+    let schema = stored_schema(&declared, has_query);
+    let primary_key = primary_key(&create.constraints, &schema)?;
+    let name = table_name(&create.name)?;
+    let table = new_table(name, schema, partition_by, primary_key, params)?;
+    let table = NewTable { if_not_exists: create.if_not_exists, or_replace: create.or_replace, ..table };
+    Ok(CreateRequest { table, query: has_query.then(|| create.input.as_ref().clone()) })
+}
+
+/// A table with the partitions that are known beforehand.
+///
+/// # Errors
+/// The partition expressions or a column's type are not usable; names them.
+pub fn new_table(
+    name: TableName,
+    schema: SchemaRef,
+    partition_by: Vec<String>,
+    primary_key: Vec<String>,
+    params: BTreeMap<String, String>,
+) -> Result<NewTable> {
+    check_storable(&schema)?;
+    let partition_spec = PartitionSpec::new(partition_by);
+    let partitioner = Partitioner::try_new(Arc::clone(&schema), &partition_spec)?;
+    let keys = partitioner.enumerated_keys().unwrap_or_default();
+    Ok(NewTable {
+        name,
+        if_not_exists: false,
+        or_replace: false,
+        schema: Schema(schema),
+        partition_spec,
+        primary_key,
+        params,
+        dataset: None::<Dataset>,
+        partitions: keys.into_iter().map(|key| NewPartition { key, owners: Vec::new() }).collect(),
+    })
+}
+
+fn refuse_unsupported(create: &CreateTable) -> Result<()> {
+    let refused = [
+        (create.external, "EXTERNAL"),
+        (create.temporary, "TEMPORARY"),
+        (create.transient, "TRANSIENT"),
+        (create.like.is_some(), "LIKE"),
+        (create.clone.is_some(), "CLONE"),
+        (create.inherits.is_some(), "INHERITS"),
+    ];
+    match refused.iter().find(|(given, _)| *given) {
+        Some((_, clause)) => Err(Error::unsupported(format!("CREATE TABLE … {clause} is not offered"))),
+        None => Ok(()),
+    }
+}
+
+/// `PARTITION BY (a, b)` parses as a tuple, `PARTITION BY (a)` and `PARTITION BY a` as expressions.
+fn expressions(expr: SqlExpr) -> Vec<String> {
+    match expr {
+        SqlExpr::Tuple(items) => items.iter().map(ToString::to_string).collect(),
+        SqlExpr::Nested(inner) => expressions(*inner),
+        other => vec![other.to_string()],
+    }
+}
+
+fn table_params(options: CreateTableOptions) -> Result<BTreeMap<String, String>> {
+    let list = match options {
+        CreateTableOptions::None => return Ok(BTreeMap::new()),
+        CreateTableOptions::With(list) | CreateTableOptions::Options(list) | CreateTableOptions::Plain(list) => list,
+        CreateTableOptions::TableProperties(list) => list,
+    };
+    let mut params = BTreeMap::new();
+    for option in list {
+        let SqlOption::KeyValue { key, value } = option else {
+            return Err(Error::unsupported(format!("table option {option} is not offered; write key = value")));
+        };
+        let key = key.value.to_lowercase();
+        let value = value.to_string().trim_matches('\'').to_owned();
+        ancho_common::spec::settings::check_param(&key, &value)
+            .map_err(|problem| Error::invalid(format!("table option {key}: {problem}")))?;
+        params.insert(key, value);
+    }
+    Ok(params)
+}
+
+/// The schema as stored. Dictionary keys are widened, since values of several partitions must fit one dictionary; a
+/// table made from a query takes NULLs in every column.
+fn stored_schema(declared: &ArrowSchema, nullable: bool) -> SchemaRef {
+    let fields: Vec<Field> = declared
+        .fields()
+        .iter()
+        .map(|f| {
+            Field::new(f.name(), stored_type(f.data_type()), nullable || f.is_nullable())
+        })
+        .collect();
+    Arc::new(ArrowSchema::new(fields))
+}
+
+/// The type that values of a column are stored as.
+#[must_use]
+pub fn stored_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
+        // The type of an untyped NULL: text can hold whatever comes later.
+        DataType::Null => DataType::Utf8View,
+        other => other.clone(),
+    }
+}
+
+/// The schema that rows of a source are stored with.
+#[must_use]
+pub fn source_schema(schema: &ArrowSchema) -> SchemaRef {
+    stored_schema(schema, true)
+}
+
+fn check_storable(schema: &SchemaRef) -> Result<()> {
+    for field in schema.fields() {
+        let problem = match field.data_type() {
+            DataType::Interval(_) | DataType::Duration(_) | DataType::Union(_, _) | DataType::RunEndEncoded(_, _) => true,
+            DataType::Map(_, _) | DataType::Decimal256(_, _) => true,
+            DataType::Timestamp(_, Some(zone)) => {
+                if zone.parse::<arrow::array::timezone::Tz>().is_err() {
+                    return Err(Error::invalid(format!("column {}: time zone {zone} is not known", field.name())));
+                }
+                false
+            }
+            _ => false,
+        };
+        if problem {
+            return Err(Error::invalid(format!(
+                "column {}: type {} cannot be stored; choose another type",
+                field.name(),
+                field.data_type()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn primary_key(constraints: &datafusion::common::Constraints, schema: &SchemaRef) -> Result<Vec<String>> {
+    let mut key = Vec::new();
+    for constraint in constraints.iter() {
+        match constraint {
+            Constraint::PrimaryKey(columns) => {
+                key = columns.iter().map(|i| schema.field(*i).name().clone()).collect();
+            }
+            Constraint::Unique(_) => {
+                return Err(Error::unsupported("UNIQUE is not offered; declare a PRIMARY KEY"));
+            }
+        }
+    }
+    Ok(key)
+}
+
+/// A name as the state knows it.
+///
+/// # Errors
+/// The catalog or schema is not one that tables can live in.
+pub fn table_name(reference: &TableReference) -> Result<TableName> {
+    if let Some(catalog) = reference.catalog()
+        && catalog != CATALOG
+    {
+        return Err(Error::not_found(format!("catalog {catalog} does not exist; tables live in catalog {CATALOG}")));
+    }
+    match reference.schema() {
+        None | Some(DEFAULT_SCHEMA) => Ok(TableName::public(reference.table())),
+        Some(schema) => {
+            Err(Error::invalid(format!("tables cannot be created in schema {schema}; use schema {DEFAULT_SCHEMA}")))
+        }
+    }
+}
+
+/// A name as written in `DROP TABLE`.
+///
+/// # Errors
+/// It has too many parts, or names another catalog or schema.
+pub fn object_name(name: &ObjectName) -> Result<TableName> {
+    let parts: Option<Vec<String>> = name
+        .0
+        .iter()
+        .map(|part| {
+            part.as_ident().map(|i| if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() })
+        })
+        .collect();
+    let reference = match parts.as_deref() {
+        Some([table]) => TableReference::bare(table.clone()),
+        Some([schema, table]) => TableReference::partial(schema.clone(), table.clone()),
+        Some([catalog, schema, table]) => TableReference::full(catalog.clone(), schema.clone(), table.clone()),
+        _ => return Err(Error::invalid(format!("{name} is not a table name"))),
+    };
+    table_name(&reference)
+}
+
+/// Drops a table by id's name; used to take back a table whose first load failed.
+#[must_use]
+pub fn drop_command(name: &TableName) -> Command {
+    Command::DropTable { name: name.clone(), if_exists: true }
+}
+
+/// The id that an outcome of `CreateTable` carries.
+///
+/// # Errors
+/// The outcome is of another kind.
+pub fn created(outcome: &crate::state::Outcome) -> Result<(TableId, bool)> {
+    match outcome {
+        crate::state::Outcome::Table { id, created } => Ok((*id, *created)),
+        other => Err(Error::internal(format!("the answer to CREATE TABLE is of another kind: {other:?}"))),
+    }
+}

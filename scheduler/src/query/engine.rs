@@ -1,0 +1,345 @@
+//! The service behind the front ends.
+use std::{sync::Arc, time::Duration};
+
+use ancho_common::{
+    error::{Error, ErrorKind, Result},
+    plan::channels::Channels,
+};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use datafusion::{
+    execution::SendableRecordBatchStream,
+    logical_expr::{LogicalPlan, WriteOp, dml::InsertOp},
+    physical_plan::stream::RecordBatchStreamAdapter,
+    prelude::SessionContext,
+    sql::parser::Statement as DfStatement,
+};
+use futures::{StreamExt, stream};
+
+use super::{
+    apply::Applier,
+    assigner::propose,
+    attempt::{Attempt, bind},
+    ddl, explain,
+    retry::{surface, until_served},
+    statement::Statement,
+    status,
+    write::{WriteKind, Writer},
+};
+use crate::{
+    frontend::service::{
+        CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
+    },
+    planner::{
+        catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
+        session::{PlanOptions, Sessions},
+        system,
+    },
+    raft::RaftNode,
+    state::{ClusterState, Command, Table, TableName},
+};
+
+/// Runs statements on one scheduler.
+#[derive(Debug, Clone)]
+pub struct QueryEngine {
+    node: RaftNode,
+    sessions: Sessions,
+    writer: Writer,
+    partition_wait: Duration,
+}
+
+impl QueryEngine {
+    /// `partition_wait` bounds how long a statement waits for a partition without a serving owner.
+    #[must_use]
+    pub fn new(node: RaftNode, sessions: Sessions, channels: Channels, partition_wait: Duration) -> Self {
+        let writer = Writer::new(node.clone(), channels);
+        Self { node, sessions, writer, partition_wait }
+    }
+
+    fn attempt(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<Attempt> {
+        Ok(Attempt::new(self.sessions.open(state, options)?))
+    }
+
+    /// Runs `work` on the newest state until it does not fail for a reason that passes.
+    pub(crate) async fn attempts<T, F, Fut>(&self, work: F) -> Result<T>
+    where
+        F: Fn(Arc<ClusterState>, Attempt) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        until_served(&self.node, self.partition_wait, |state, options| {
+            let attempt = self.attempt(&state, options);
+            let work = &work;
+            async move { work(state, attempt?).await }
+        })
+        .await
+    }
+
+    /// The replicated state behind this engine.
+    pub(crate) fn node(&self) -> &RaftNode {
+        &self.node
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    async fn rows(&self, statement: &DfStatement, parameters: Option<&RecordBatch>) -> Result<QueryStream> {
+        self.attempts(|_, attempt| async move {
+            let plan = attempt.logical(statement.clone(), parameters).await?;
+            if let Some(batch) = local_answer(&attempt, &plan).await? {
+                return Ok(single(batch));
+            }
+            let schema = Arc::new(plan.schema().as_arrow().clone());
+            let stream = attempt.stream(plan).await?;
+            Ok(QueryStream { schema, stream: started(stream).await? })
+        })
+        .await
+    }
+
+    async fn explained(
+        &self,
+        inner: &Statement,
+        analyze: bool,
+        verbose: bool,
+        parameters: Option<&RecordBatch>,
+    ) -> Result<QueryStream> {
+        let Statement::Query(statement) = inner else {
+            return Err(Error::unsupported("EXPLAIN is offered for queries only"));
+        };
+        let batch = self
+            .attempts(|_, attempt| async move {
+                let plan = attempt.logical(statement.clone(), parameters).await?;
+                if analyze {
+                    explain::analyze(&attempt, plan, verbose).await
+                } else {
+                    explain::explain(&attempt, plan).await
+                }
+            })
+            .await?;
+        Ok(single(batch))
+    }
+
+    async fn insert(&self, statement: &DfStatement, parameters: Option<&RecordBatch>) -> Result<u64> {
+        self.attempts(|state, attempt| async move {
+            let plan = attempt.logical(statement.clone(), parameters).await?;
+            let LogicalPlan::Dml(dml) = plan else {
+                return Err(Error::internal("an INSERT was planned as something else"));
+            };
+            let kind = match dml.op {
+                WriteOp::Insert(InsertOp::Append) => WriteKind::Append,
+                WriteOp::Insert(InsertOp::Overwrite) => WriteKind::Overwrite,
+                _ => return Err(Error::unsupported("this form of INSERT is not offered")),
+            };
+            let name = ddl::table_name(&dml.table_name)?;
+            let table = existing(&state, &name)?;
+            self.writer.write(&attempt, &state, &table, dml.input.as_ref().clone(), kind).await
+        })
+        .await
+    }
+
+    async fn create(
+        &self,
+        create: &datafusion::logical_expr::sqlparser::ast::CreateTable,
+        parameters: Option<&RecordBatch>,
+    ) -> Result<u64> {
+        let state = self.node.linearizable().await?;
+        let attempt = self.attempt(&state, PlanOptions::default())?;
+        let request = ddl::create_request(attempt.session(), create.clone()).await?;
+        let name = request.table.name.clone();
+        let outcome = propose(&self.node, Command::CreateTable(Box::new(request.table))).await?;
+        let (_, created) = ddl::created(&outcome)?;
+        if !created || request.query.is_none() {
+            return Ok(0);
+        }
+        let filled = self
+            .attempts(|state, attempt| {
+                let name = &name;
+                async move {
+                    // Planned again: what the query reads may have changed or moved since.
+                    let request = ddl::create_request(attempt.session(), create.clone()).await?;
+                    let query = request.query.ok_or_else(|| Error::internal("the query of a table went away"))?;
+                    let table = existing(&state, name)?;
+                    self.writer.write(&attempt, &state, &table, bind(query, parameters)?, WriteKind::Append).await
+                }
+            })
+            .await;
+        if let Err(error) = &filled
+            && error.kind != ErrorKind::Unknown
+        {
+            // A table whose query failed must not stay behind half made.
+            propose(&self.node, ddl::drop_command(&name)).await?;
+        }
+        filled
+    }
+
+    async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<u64> {
+        match Statement::parse(sql)? {
+            Statement::Insert(statement) => self.insert(&statement, parameters).await,
+            Statement::CreateTable(create) => self.create(&create, parameters).await,
+            Statement::DropTable { names, if_exists } => {
+                for name in names {
+                    let name = ddl::object_name(&name)?;
+                    propose(&self.node, Command::DropTable { name, if_exists }).await?;
+                }
+                Ok(0)
+            }
+            Statement::Query(_) | Statement::Explain { .. } => {
+                Err(Error::invalid("this statement yields rows; run it as a query"))
+            }
+        }
+    }
+}
+
+/// The table of this name.
+///
+/// # Errors
+/// `NotFound`.
+pub(crate) fn existing(state: &ClusterState, name: &TableName) -> Result<Arc<Table>> {
+    state.table(name).cloned().ok_or_else(|| Error::not_found(format!("table {name} does not exist")))
+}
+
+/// Statements that the library answers without a physical plan.
+async fn local_answer(attempt: &Attempt, plan: &LogicalPlan) -> Result<Option<RecordBatch>> {
+    if !matches!(plan, LogicalPlan::DescribeTable(_) | LogicalPlan::Statement(_)) {
+        return Ok(None);
+    }
+    let context = SessionContext::new_with_state(attempt.session().clone());
+    let frame = context.execute_logical_plan(plan.clone()).await?;
+    let schema = Arc::new(frame.schema().as_arrow().clone());
+    let batches = frame.collect().await?;
+    let batch = arrow::compute::concat_batches(&schema, &batches).map_err(|e| Error::internal(e.to_string()))?;
+    Ok(Some(batch))
+}
+
+fn single(batch: RecordBatch) -> QueryStream {
+    let schema = batch.schema();
+    let rows = stream::once(async move { Ok(batch) });
+    QueryStream { schema: Arc::clone(&schema), stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)) }
+}
+
+/// Waits for the first batch: until it is here, a failed query can be planned again.
+async fn started(mut rows: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+    let schema = rows.schema();
+    let first = rows.next().await.transpose()?;
+    let rest = rows.map(|batch| batch.map_err(|error| surface(Error::from(error)).into()));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(first.map(Ok)).chain(rest))))
+}
+
+fn parameter_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
+    let mut types: Vec<(usize, String, Option<DataType>)> = plan
+        .get_parameter_types()?
+        .into_iter()
+        .map(|(name, data_type)| (name.trim_start_matches('$').parse().unwrap_or(0), name, data_type))
+        .collect();
+    types.sort();
+    let fields: Vec<Field> =
+        types.into_iter().map(|(_, name, t)| Field::new(name, t.unwrap_or(DataType::Utf8), true)).collect();
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+#[async_trait]
+impl SqlService for QueryEngine {
+    async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
+        let statement = Statement::parse(sql)?;
+        let kind = statement.kind();
+        let state = self.node.linearizable().await?;
+        let attempt = self.attempt(&state, PlanOptions::default())?;
+        let none: SchemaRef = Arc::new(Schema::empty());
+        let (schema, parameters) = match &statement {
+            Statement::Query(statement) => {
+                let unbound = attempt.logical(statement.clone(), None).await?;
+                let wanted = parameter_schema(&unbound)?;
+                let bound = bind(unbound, parameters)?;
+                (Arc::new(bound.schema().as_arrow().clone()), wanted)
+            }
+            Statement::Explain { inner, analyze: _, verbose: _ } => {
+                let wanted = match inner.as_ref() {
+                    Statement::Query(statement) => parameter_schema(&attempt.logical(statement.clone(), None).await?)?,
+                    _ => return Err(Error::unsupported("EXPLAIN is offered for queries only")),
+                };
+                (explain::schema(), wanted)
+            }
+            Statement::Insert(statement) => {
+                let plan = attempt.logical(statement.clone(), None).await?;
+                (none, parameter_schema(&plan)?)
+            }
+            Statement::CreateTable(create) => {
+                let request = ddl::create_request(attempt.session(), create.as_ref().clone()).await?;
+                let wanted = request.query.as_ref().map(parameter_schema).transpose()?;
+                (Arc::clone(&none), wanted.unwrap_or(none))
+            }
+            Statement::DropTable { .. } => (Arc::clone(&none), none),
+        };
+        Ok(PreparedStatement { schema, parameters, kind })
+    }
+
+    async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream> {
+        match Statement::parse(sql)? {
+            Statement::Query(statement) => self.rows(&statement, parameters.as_ref()).await,
+            Statement::Explain { inner, analyze, verbose } => {
+                self.explained(&inner, analyze, verbose, parameters.as_ref()).await
+            }
+            other => match other.kind() {
+                StatementKind::Update => Err(Error::invalid("this statement yields no rows; run it as an update")),
+                StatementKind::Query => Err(Error::internal("a query of unknown form")),
+            },
+        }
+    }
+
+    async fn update(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<i64> {
+        let rows = self.changed(sql, parameters.as_ref()).await.map_err(surface)?;
+        Ok(i64::try_from(rows).unwrap_or(i64::MAX))
+    }
+
+    fn catalog(&self) -> Result<CatalogListing> {
+        let state = self.node.state();
+        let mut tables: Vec<TableInfo> = state
+            .tables
+            .values()
+            .map(|t| TableInfo {
+                catalog: CATALOG.into(),
+                schema: t.name.schema.clone(),
+                name: t.name.table.clone(),
+                table_type: TableType::Table,
+                columns: Arc::clone(&t.schema.0),
+                primary_key: t.primary_key.clone(),
+            })
+            .collect();
+        for name in system::NAMES {
+            tables.push(TableInfo {
+                catalog: CATALOG.into(),
+                schema: SYSTEM_SCHEMA.into(),
+                name: name.into(),
+                table_type: TableType::View,
+                columns: system::schema(name, &state)?,
+                primary_key: Vec::new(),
+            });
+        }
+        let schemas = [DEFAULT_SCHEMA, SYSTEM_SCHEMA, "information_schema"];
+        Ok(CatalogListing { schemas: schemas.iter().map(|s| (CATALOG.into(), (*s).into())).collect(), tables })
+    }
+
+    async fn action(&self, name: &str, body: Bytes) -> Result<Bytes> {
+        let json = match name {
+            "ancho.apply" => {
+                let text = std::str::from_utf8(&body).map_err(|_| Error::invalid("the spec is not UTF-8 text"))?;
+                Applier::new(self).apply(text).await?
+            }
+            "ancho.cluster_status" => status::cluster_status(&self.node).await?,
+            other => {
+                return Err(Error::not_found(format!(
+                    "action {other} does not exist; ancho.apply and ancho.cluster_status do"
+                )));
+            }
+        };
+        Ok(Bytes::from(json.to_string()))
+    }
+
+    fn ready(&self) -> Readiness {
+        status::readiness(&self.node)
+    }
+}

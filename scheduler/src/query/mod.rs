@@ -1,0 +1,22 @@
+//! One statement from text to rows or to a count.
+//!
+//! * [`statement`] – what a text asks for
+//! * [`engine`] – the service behind the front ends
+//! * [`attempt`] – one try at planning and running a query on one view of the cluster
+//! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
+//! * [`explain`] – the distributed plan as text
+//! * [`write`] – stage on the owners, one commit, publish
+//! * [`ddl`] – `CREATE TABLE`, `DROP TABLE`
+//! * [`apply`] – datasets: declared tables that mirror files
+//! * [`assigner`] – places partitions that a write meets for the first time
+//! * [`status`] – the cluster at a glance
+pub mod apply;
+pub mod assigner;
+pub mod attempt;
+pub mod ddl;
+pub mod engine;
+pub mod explain;
+pub mod retry;
+pub mod statement;
+pub mod status;
+pub mod write;

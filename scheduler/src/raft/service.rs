@@ -1,0 +1,174 @@
+//! The internal gRPC service of a scheduler.
+use std::{pin::Pin, sync::Arc};
+
+use ancho_common::{
+    error::Error as AnchoError,
+    ids::{RequestId, TableId},
+    partition::PartitionKey,
+};
+use ancho_proto::v1::{
+    EnsurePartitionsReply, EnsurePartitionsRequest, NotLeader, ProbeReply, ProbeRequest, ProposeReply, ProposeRequest,
+    RaftMessage, ReadIndexReply, ReadIndexRequest, Route, SessionDown, SessionUp, propose_reply, read_index_reply,
+    scheduler_server::{Scheduler, SchedulerServer},
+};
+use async_trait::async_trait;
+use futures::Stream;
+use tokio::time::Instant;
+use tonic::{Response, Status, Streaming};
+
+use super::{
+    node::RaftNode,
+    propose::{ATTEMPT_TIMEOUT, Attempt},
+};
+use crate::state::{AssignedPartition, ClusterState, Command, NewPartition, Outcome, Request};
+
+/// Largest message of the service: a snapshot of the whole state must fit.
+pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
+
+/// What a scheduler sends down an executor's session.
+pub type SessionStream = Pin<Box<dyn Stream<Item = Result<SessionDown, Status>> + Send + 'static>>;
+
+/// Holds the sessions of executors.
+#[async_trait]
+pub trait SessionHandler: Send + Sync + 'static {
+    /// Serves one session until it ends.
+    ///
+    /// # Errors
+    /// The session cannot be opened; refusals that the executor should act on travel inside the stream.
+    async fn session(&self, inbound: Streaming<SessionUp>) -> Result<Response<SessionStream>, Status>;
+}
+
+/// Implements the service by way of the consensus layer and a [`SessionHandler`].
+#[derive(Clone)]
+pub struct SchedulerService {
+    node: RaftNode,
+    sessions: Arc<dyn SessionHandler>,
+}
+
+impl SchedulerService {
+    /// A service for this node.
+    pub fn new(node: RaftNode, sessions: Arc<dyn SessionHandler>) -> Self {
+        Self { node, sessions }
+    }
+
+    /// The service with its message limits, to be added to a server.
+    pub fn into_server(self) -> SchedulerServer<Self> {
+        SchedulerServer::new(self)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    async fn propose_forwarded(&self, request: Request) -> Result<propose_reply::Outcome, Status> {
+        // The forwarder waits a little longer than this, so that it hears how the attempt ended.
+        let deadline = Instant::now() + ATTEMPT_TIMEOUT.mul_f32(0.9);
+        Ok(match self.node.propose_as_leader(request, deadline).await {
+            Attempt::Applied(response) => propose_reply::Outcome::Response(encode(&response)?),
+            Attempt::NotLeader(leader) => propose_reply::Outcome::NotLeader(not_leader(leader)),
+            Attempt::NotSent(_) => propose_reply::Outcome::NotLeader(NotLeader::default()),
+            Attempt::Unknown(reason) => propose_reply::Outcome::Unknown(reason),
+        })
+    }
+}
+
+#[async_trait]
+impl Scheduler for SchedulerService {
+    async fn raft(&self, request: tonic::Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        Ok(Response::new(self.node.handle(request.into_inner()).await?))
+    }
+
+    async fn probe(&self, _: tonic::Request<ProbeRequest>) -> Result<Response<ProbeReply>, Status> {
+        Ok(Response::new(self.node.probe()))
+    }
+
+    async fn propose(&self, request: tonic::Request<ProposeRequest>) -> Result<Response<ProposeReply>, Status> {
+        let message = request.into_inner();
+        let request: Request = serde_json::from_slice(&message.request)
+            .map_err(|e| AnchoError::invalid(format!("the proposed request cannot be read: {e}")))?;
+        let outcome = if message.forwarded {
+            self.propose_forwarded(request).await?
+        } else {
+            propose_reply::Outcome::Response(encode(&self.node.propose(request).await?)?)
+        };
+        Ok(Response::new(ProposeReply { outcome: Some(outcome) }))
+    }
+
+    async fn read_index(&self, _: tonic::Request<ReadIndexRequest>) -> Result<Response<ReadIndexReply>, Status> {
+        let leadership = self.node.inner.leadership.borrow().clone();
+        let outcome = if leadership.leader_id == Some(self.node.node_id()) {
+            match self.node.inner.leader_reads.ask().await {
+                Some(Ok(index)) => read_index_reply::Outcome::Index(index),
+                Some(Err(reason)) => read_index_reply::Outcome::Unavailable(reason),
+                None => read_index_reply::Outcome::Unavailable("the leader is stopping".into()),
+            }
+        } else {
+            read_index_reply::Outcome::NotLeader(not_leader(leadership.leader_id.zip(leadership.leader_url)))
+        };
+        Ok(Response::new(ReadIndexReply { outcome: Some(outcome) }))
+    }
+
+    async fn ensure_partitions(
+        &self,
+        request: tonic::Request<EnsurePartitionsRequest>,
+    ) -> Result<Response<EnsurePartitionsReply>, Status> {
+        let message = request.into_inner();
+        let table = TableId(message.table_id);
+        let partitions = message
+            .keys
+            .iter()
+            .map(|text| {
+                let key: PartitionKey = serde_json::from_str(text).map_err(|e| {
+                    AnchoError::invalid(format!("table {table}: partition key `{text}` cannot be read: {e}"))
+                })?;
+                // The leader chooses the owners.
+                Ok(NewPartition { key, owners: Vec::new() })
+            })
+            .collect::<Result<Vec<_>, AnchoError>>()?;
+        let command = Command::EnsurePartitions { table, partitions };
+        let response = self.node.propose(Request { id: RequestId::new(), now_ms: 0, command }).await?;
+        match response.outcome.map_err(AnchoError::from)? {
+            Outcome::Partitions { partitions } => {
+                let state = self.node.state();
+                let routes = partitions.iter().map(|p| route(&state, table, p)).collect::<Result<_, _>>()?;
+                Ok(Response::new(EnsurePartitionsReply { routes }))
+            }
+            other => Err(AnchoError::internal(format!("partitions of table {table}: unexpected outcome {other:?}")).into()),
+        }
+    }
+
+    type SessionStream = SessionStream;
+
+    async fn session(
+        &self,
+        request: tonic::Request<Streaming<SessionUp>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        self.sessions.session(request.into_inner()).await
+    }
+}
+
+fn route(state: &ClusterState, table: TableId, partition: &AssignedPartition) -> Result<Route, AnchoError> {
+    let name = || partition.key.display();
+    let primary = partition.owners.first().ok_or_else(|| {
+        AnchoError::unavailable(format!("table {table}: partition {} has no owner, since no executor is up", name()))
+    })?;
+    let executor = state.executors.get(primary).ok_or_else(|| {
+        AnchoError::unavailable(format!("table {table}: the owner {primary} of partition {} is not registered", name()))
+    })?;
+    let key = serde_json::to_string(&partition.key)
+        .map_err(|e| AnchoError::internal(format!("table {table}: partition key {}: {e}", name())))?;
+    Ok(Route {
+        key,
+        partition_id: partition.partition.0,
+        epoch: partition.epoch,
+        executor_id: primary.to_string(),
+        executor_url: executor.url.clone(),
+    })
+}
+
+fn not_leader(leader: Option<(u64, String)>) -> NotLeader {
+    let (leader_id, leader_url) = leader.unwrap_or_default();
+    NotLeader { leader_id, leader_url }
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> Result<bytes::Bytes, AnchoError> {
+    serde_json::to_vec(value).map(Into::into).map_err(|e| AnchoError::internal(format!("encoding an answer: {e}")))
+}

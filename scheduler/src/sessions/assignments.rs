@@ -1,0 +1,136 @@
+//! What an executor is told to hold.
+use std::{collections::BTreeMap, sync::Arc};
+
+use ancho_common::{ids::ExecutorId, schema::to_ipc};
+use ancho_proto::v1;
+use bytes::Bytes;
+
+use crate::state::{ClusterState, Partition, Table};
+
+/// Everything in an executor's assignments that can change while its tables exist: compared to tell whether a message
+/// is due, without building it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Digest {
+    /// Table, partition and epoch.
+    held: Vec<(u64, u64, u64)>,
+    /// Committed version of each.
+    versions: Vec<u64>,
+}
+
+impl Digest {
+    pub(super) fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
+        let mut digest = Self::default();
+        for (table, partition) in owned(state, executor) {
+            digest.held.push((table.id.0, partition.id.0, partition.epoch));
+            digest.versions.push(partition.version);
+        }
+        digest
+    }
+
+    /// Partitions came, went or changed hands. Otherwise only versions differ, which the executor also learns when a
+    /// write is published.
+    pub(super) fn holds_others_than(&self, former: &Self) -> bool {
+        self.held != former.held
+    }
+}
+
+/// The message for an executor, as of this state.
+pub(super) fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignments {
+    let mut of_table: BTreeMap<u64, (Bytes, String)> = BTreeMap::new();
+    let partitions = owned(state, executor)
+        .map(|(table, partition)| {
+            let (schema, params) = of_table
+                .entry(table.id.0)
+                .or_insert_with(|| (Bytes::from(to_ipc(&table.schema.0)), params_json(table)))
+                .clone();
+            v1::Assignment {
+                partition_id: partition.id.0,
+                table_id: table.id.0,
+                table: table.name.to_string(),
+                partition: partition.key.display(),
+                epoch: partition.epoch,
+                version: partition.version,
+                schema,
+                commits: partition
+                    .commits
+                    .iter()
+                    .map(|c| v1::Commit { version: c.version, write_id: c.write_id.to_string() })
+                    .collect(),
+                params,
+            }
+        })
+        .collect();
+    v1::Assignments { state_index: state.revision, partitions }
+}
+
+fn owned<'a>(
+    state: &'a ClusterState,
+    executor: &'a ExecutorId,
+) -> impl Iterator<Item = (&'a Arc<Table>, &'a Partition)> {
+    state
+        .tables
+        .values()
+        .flat_map(|table| table.partitions.values().map(move |partition| (table, partition)))
+        .filter(|(_, partition)| partition.owners.contains(executor))
+}
+
+fn params_json(table: &Table) -> String {
+    let params: serde_json::Map<String, serde_json::Value> =
+        table.params.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+    serde_json::Value::Object(params).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use ancho_common::{
+        ids::{RequestId, WriteId},
+        schema::from_ipc,
+    };
+
+    use super::*;
+    use crate::state::{
+        Command, Request, StagedPart,
+        tests::{id, new_table, register, schema},
+    };
+
+    #[test]
+    fn an_executor_is_told_of_its_own_partitions_and_of_what_became_of_writes() {
+        let mut state = ClusterState::default();
+        let mut apply = |command: Command| {
+            let request = Request { id: RequestId::new(), now_ms: 0, command };
+            state.apply(request).outcome.unwrap();
+            state.clone()
+        };
+        for name in ["a", "b"] {
+            apply(register(name, "1"));
+        }
+        let before = apply(Command::CreateTable(Box::new(new_table("t", 3, &["a", "b"]))));
+        let table = *before.tables.keys().next().unwrap();
+        let partition = before.tables[&table].partitions.values().nth(2).unwrap().id;
+        let write_id = WriteId::new();
+        let part = StagedPart {
+            partition,
+            epoch: 1,
+            executor: id("a"),
+            incarnation: "1".into(),
+            rows: 5,
+            bytes: 50,
+            columns: vec![],
+        };
+        let parts = vec![part];
+        let after = apply(Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: false });
+
+        assert_eq!(Digest::of(&before, &id("b")), Digest::of(&after, &id("b")));
+        assert!(!Digest::of(&after, &id("a")).holds_others_than(&Digest::of(&before, &id("a"))));
+        assert_ne!(Digest::of(&before, &id("a")), Digest::of(&after, &id("a")));
+        let told = assignments(&after, &id("a"));
+        assert_eq!(told.state_index, after.revision);
+        assert_eq!(told.partitions.iter().map(|p| p.partition.as_str()).collect::<Vec<_>>(), ["0", "2"]);
+        let last = &told.partitions[1];
+        assert_eq!((last.partition_id, last.epoch, last.version, last.table.as_str()), (partition.0, 1, 1, "t"));
+        assert_eq!(last.commits, [v1::Commit { version: 1, write_id: write_id.to_string() }]);
+        assert_eq!(from_ipc(&last.schema).unwrap(), schema().0);
+        assert_eq!(last.params, r#"{"cayenne_compression":"on"}"#);
+        assert!(assignments(&after, &id("c")).partitions.is_empty());
+    }
+}

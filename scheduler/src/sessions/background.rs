@@ -1,0 +1,110 @@
+//! What a scheduler does unasked: the leader gives up silent executors and places partitions without an owner, and
+//! every scheduler checks its state's invariants.
+use std::{collections::BTreeSet, time::Duration};
+
+use ancho_common::ids::ExecutorId;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior},
+};
+
+use super::{Inner, sweep_interval};
+use crate::{
+    placement,
+    state::{Command, Request, violations},
+};
+
+/// Pause after a placement that could not be written.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Time between two checks of the invariants.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Proposes [`Command::ExecutorDown`] for every executor whose session has lapsed, until the state shows it down.
+pub(super) async fn mark_down(inner: &Inner) {
+    let mut ticker = tokio::time::interval(sweep_interval(inner.options.ttl));
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut proposals: JoinSet<(ExecutorId, String, Result<(), ancho_common::error::Error>)> = JoinSet::new();
+    let mut in_flight: BTreeSet<ExecutorId> = BTreeSet::new();
+    loop {
+        tokio::select! {
+            _ = ticker.tick() => {}
+            Some(done) = proposals.join_next() => {
+                match done {
+                    Ok((executor, incarnation, Ok(()))) => {
+                        tracing::warn!(%executor, incarnation, "executor went silent, marked down");
+                        in_flight.remove(&executor);
+                    }
+                    Ok((executor, _, Err(error))) => {
+                        tracing::warn!(%executor, %error, "executor went silent, but could not be marked down yet");
+                        in_flight.remove(&executor);
+                    }
+                    // A task that did not end properly does not say whose it was.
+                    Err(error) => {
+                        tracing::error!(%error, "marking an executor down");
+                        in_flight.clear();
+                    }
+                }
+                continue;
+            }
+        }
+        let Some(term) = inner.term_led() else { continue };
+        let state = inner.raft.state();
+        let lapsed = inner.ledger.lock().sweep(term, &state, Instant::now());
+        for (executor, incarnation) in lapsed {
+            if in_flight.insert(executor.clone()) {
+                let raft = inner.raft.clone();
+                proposals.spawn(async move {
+                    let command =
+                        Command::ExecutorDown { executor: executor.clone(), incarnation: incarnation.clone() };
+                    let request = Request { id: Default::default(), now_ms: 0, command };
+                    let outcome = raft.propose(request).await;
+                    (executor, incarnation, outcome.map(|_| ()))
+                });
+            }
+        }
+    }
+}
+
+/// Runs [`placement::plan`] after each change of the state and proposes what it finds.
+pub(super) async fn place(inner: &Inner) {
+    let mut states = inner.raft.watch();
+    let mut leadership = inner.raft.leadership();
+    loop {
+        if leadership.borrow_and_update().is_leader {
+            let state = std::sync::Arc::clone(&states.borrow_and_update());
+            let plan = placement::plan(&state, &inner.options.placement);
+            if !plan.is_empty() {
+                tracing::info!(%plan, "placing partitions");
+                if let Err(error) = inner.propose(Command::Place { placements: plan.placements }).await {
+                    tracing::warn!(%error, "partitions could not be placed yet");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    states.mark_changed();
+                }
+            }
+        }
+        let changed = tokio::select! {
+            changed = states.changed() => changed,
+            changed = leadership.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        tokio::time::sleep(inner.options.placement_debounce).await;
+    }
+}
+
+/// Reports broken invariants of the local state as a metric and in the log.
+pub(super) async fn check_invariants(inner: &Inner) {
+    let mut ticker = tokio::time::interval(CHECK_INTERVAL);
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticker.tick().await;
+        let state = inner.raft.state();
+        // A large state takes a while.
+        let Ok(found) = tokio::task::spawn_blocking(move || violations(&state)).await else { continue };
+        for violation in &found {
+            tracing::error!(violation, "the replicated state is not sound");
+        }
+        metrics::gauge!("ancho_scheduler_state_violations").set(u32::try_from(found.len()).unwrap_or(u32::MAX));
+    }
+}
