@@ -23,7 +23,7 @@ impl std::error::Error for Reported {}
 #[must_use]
 pub fn one_line(error: &anyhow::Error) -> String {
     let ours = error.chain().find_map(|cause| cause.downcast_ref::<ancho_common::error::Error>());
-    let text = match ours {
+    match ours {
         Some(ours) => {
             let before: Vec<String> = error
                 .chain()
@@ -31,11 +31,20 @@ pub fn one_line(error: &anyhow::Error) -> String {
                 .map(ToString::to_string)
                 .collect();
             let what = before.iter().map(String::as_str).chain([ours.message.as_str()]).collect::<Vec<_>>().join(": ");
-            format!("{what} {}", code(ours.kind))
+            format!("{} {}", cut(&on_one_line(&what)), code(ours.kind))
         }
-        None => format!("{error:#}"),
-    };
-    on_one_line(&text)
+        None => cut(&on_one_line(&format!("{error:#}"))),
+    }
+}
+
+/// Longest error shown, in characters: some carry whole plans.
+const LONGEST: usize = 2000;
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} … (cut)", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// `[not_found, SQLSTATE 42P01, not retryable]`.

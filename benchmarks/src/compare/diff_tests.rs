@@ -201,18 +201,3 @@ fn stored_text_takes_the_types_of_the_result() {
         assert!(RowSet::from_tsv(wrong, &schema).is_err(), "{wrong:?}");
     }
 }
-
-#[test]
-fn rounded_text_allows_its_last_digit() {
-    let schema = Arc::new(Schema::new(vec![
-        Field::new("sum", DataType::Decimal128(38, 4), true),
-        Field::new("count", DataType::Int64, true),
-    ]));
-    let expected = RowSet::from_rounded_table("\nsum    |count\n12.35  |   3\n", &schema).expect("readable text");
-    let close = set(vec![("sum", decimals(&[123_456], 4)), ("count", ints(&[3]))]);
-    assert_eq!(diff(&expected, &close), Ok(()));
-    let far = set(vec![("sum", decimals(&[123_812], 4)), ("count", ints(&[3]))]);
-    assert!(diff(&expected, &far).is_err());
-    let count = set(vec![("sum", decimals(&[123_456], 4)), ("count", ints(&[4]))]);
-    assert!(diff(&expected, &count).is_err());
-}

@@ -74,49 +74,28 @@ impl RowSet {
     /// Reads tab-separated text with a header line; `schema` gives the types of its columns (those of
     /// the result it will be compared with). The word `NULL` is a null.
     pub fn from_tsv(text: &str, schema: &SchemaRef) -> anyhow::Result<Self> {
-        Self::from_text(text, '\t', schema, TextDigits::Full)
-    }
-
-    /// Reads text with `|` between cells, padded with blanks, numbers rounded to the digits that are
-    /// printed. A number with a fraction becomes approximate to one unit of its last digit.
-    pub fn from_rounded_table(text: &str, schema: &SchemaRef) -> anyhow::Result<Self> {
-        Self::from_text(text.trim_start(), '|', schema, TextDigits::Rounded)
-    }
-
-    fn from_text(text: &str, separator: char, schema: &SchemaRef, digits: TextDigits) -> anyhow::Result<Self> {
         let mut lines = text.lines();
         let header = lines.next().context("the text has no header line")?;
+        let width = header.split('\t').count();
         ensure!(
-            header.split(separator).count() == schema.fields().len(),
-            "the text has {} columns, the result has {}",
-            header.split(separator).count(),
+            width == schema.fields().len(),
+            "the text has {width} columns, the result has {}",
             schema.fields().len()
         );
-        let mut columns: Vec<Column> =
-            schema.fields().iter().map(|field| Column { unit: None, ..column_of(field) }).collect();
-        let mut rows = Vec::new();
-        for (number, line) in lines.enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            let cells: Vec<&str> = line.split(separator).collect();
-            ensure!(
-                cells.len() == columns.len(),
-                "line {} of the text has {} cells instead of {}",
-                number + 2,
-                cells.len(),
-                columns.len()
-            );
-            let row = cells
-                .iter()
-                .zip(schema.fields())
-                .zip(&mut columns)
-                .map(|((cell, field), column)| digits.parse(cell, field, column))
-                .collect::<anyhow::Result<Vec<Value>>>()
-                .with_context(|| format!("line {} of the text", number + 2))?;
-            rows.push(row);
-        }
+        // Text keeps the digits that were printed, not a fixed number of them.
+        let columns = schema.fields().iter().map(|field| Column { unit: None, ..column_of(field) }).collect();
+        let rows = lines
+            .enumerate()
+            .filter(|(_, line)| !line.is_empty())
+            .map(|(at, line)| Self::parse_row(line, schema).with_context(|| format!("line {} of the text", at + 2)))
+            .collect::<anyhow::Result<_>>()?;
         Ok(Self { columns, rows })
+    }
+
+    fn parse_row(line: &str, schema: &SchemaRef) -> anyhow::Result<Vec<Value>> {
+        let cells: Vec<&str> = line.split('\t').collect();
+        ensure!(cells.len() == schema.fields().len(), "{} cells instead of {}", cells.len(), schema.fields().len());
+        cells.iter().zip(schema.fields()).map(|(cell, field)| parse_cell(cell, field)).collect()
     }
 
     /// The rows as one line each, for messages.
@@ -126,54 +105,27 @@ impl RowSet {
     }
 }
 
-/// How numbers in stored text were printed.
-#[derive(Clone, Copy, PartialEq)]
-enum TextDigits {
-    /// All digits of the value.
-    Full,
-    /// Rounded to the printed digits and padded.
-    Rounded,
-}
-
-impl TextDigits {
-    fn parse(self, cell: &str, field: &Field, column: &mut Column) -> anyhow::Result<Value> {
-        let padded = self == TextDigits::Rounded;
-        let cell = if padded { cell.trim() } else { cell };
-        if cell == "NULL" {
-            return Ok(Value::Null);
-        }
-        let bad = || format!("`{cell}` is no value of column `{}` ({})", field.name(), field.data_type());
-        let data_type = field.data_type();
-        if data_type.is_floating() {
-            return Ok(Value::Float(cell.parse().with_context(bad)?));
-        }
-        if data_type.is_numeric() {
-            let exact = Number::parse(cell);
-            return match (exact, cell.split_once('.')) {
-                (Some(number), Some((_, fraction))) if padded => {
-                    column.unit = Some(unit_of(fraction.len()));
-                    Ok(Value::Float(number.to_f64()))
-                }
-                (Some(number), _) => Ok(Value::Exact(number)),
-                // Engines print doubles with an exponent where a decimal has none.
-                (None, _) => Ok(Value::Float(cell.parse().with_context(bad)?)),
-            };
-        }
-        match data_type {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Value::Text(cell.to_owned())),
-            DataType::Dictionary(_, values) => {
-                let plain = Field::new(field.name(), values.as_ref().clone(), true);
-                self.parse(cell, &plain, column)
-            }
-            DataType::Boolean => Ok(Value::Boolean(cell.parse().with_context(bad)?)),
-            other if other.is_temporal() => Ok(Value::Temporal(cell.to_owned())),
-            _ => bail!("{}", bad()),
-        }
+fn parse_cell(cell: &str, field: &Field) -> anyhow::Result<Value> {
+    if cell == "NULL" {
+        return Ok(Value::Null);
     }
-}
-
-fn unit_of(digits: usize) -> f64 {
-    10f64.powi(-i32::try_from(digits).unwrap_or(i32::MAX))
+    let bad = || format!("`{cell}` is no value of column `{}` ({})", field.name(), field.data_type());
+    Ok(match field.data_type() {
+        kind if kind.is_floating() => Value::Float(cell.parse().with_context(bad)?),
+        kind if kind.is_numeric() => match Number::parse(cell) {
+            Some(number) => Value::Exact(number),
+            // Engines print doubles with an exponent where a decimal has none.
+            None => Value::Float(cell.parse().with_context(bad)?),
+        },
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Value::Text(cell.to_owned()),
+        DataType::Dictionary(_, values) => {
+            let plain = Field::new(field.name(), values.as_ref().clone(), true);
+            parse_cell(cell, &plain)?
+        }
+        DataType::Boolean => Value::Boolean(cell.parse().with_context(bad)?),
+        kind if kind.is_temporal() => Value::Temporal(cell.to_owned()),
+        _ => bail!("{}", bad()),
+    })
 }
 
 fn column_of(field: &Field) -> Column {

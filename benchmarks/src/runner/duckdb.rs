@@ -140,6 +140,10 @@ impl SqlEngine for DuckDbEngine {
         "duckdb"
     }
 
+    fn is_independent(&self) -> bool {
+        true
+    }
+
     async fn run(&mut self, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
         Ok(self.run_timed(sql).await?.batches)
     }

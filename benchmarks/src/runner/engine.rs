@@ -26,6 +26,11 @@ pub trait SqlEngine: Send {
     /// The name in reports.
     fn name(&self) -> &str;
 
+    /// Whether the engine shares no code with the one under test, so that its answers can judge.
+    fn is_independent(&self) -> bool {
+        false
+    }
+
     /// Runs a query to its end and gives all its rows. A result without rows comes as one empty batch,
     /// so that its columns are known.
     async fn run(&mut self, sql: &str) -> anyhow::Result<Vec<RecordBatch>>;

@@ -6,10 +6,10 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// Width of an engine's pair of times.
-const TIMES_WIDTH: usize = 23;
+const TIMES_WIDTH: usize = 28;
 
 /// Width of a ratio.
-const RATIO_WIDTH: usize = 20;
+const RATIO_WIDTH: usize = 22;
 
 /// A whole run.
 #[derive(Debug, Clone, Serialize)]

@@ -23,7 +23,7 @@ pub struct SuiteOptions {
     /// Runs per query and engine before the timed ones.
     pub warmup: usize,
     /// Whether to compare the rows with the stored answers, or, at a scale that has none, with those
-    /// of the last engine.
+    /// of the first independent peer, or of the last peer when none is independent.
     pub verify: bool,
     /// Numbers of the queries to run, in this order.
     pub queries: Vec<usize>,
@@ -159,10 +159,12 @@ impl Judge {
         if let Some(key) = AnswerKey::for_scale(options.scale) {
             return Ok(Judge::Stored(key));
         }
-        match engines.last() {
-            Some(peer) if engines.len() > 1 => Ok(Judge::Peer(engines.len() - 1, peer.name().to_owned())),
-            _ => bail!(
-                "there are no stored answers at scale {}: verify at scale 0.01 or 1, or add a peer \
+        let peers = engines.iter().enumerate().skip(1);
+        let independent = peers.clone().find(|(_, peer)| peer.is_independent());
+        match independent.or_else(|| peers.last()) {
+            Some((at, peer)) => Ok(Judge::Peer(at, peer.name().to_owned())),
+            None => bail!(
+                "there are no stored answers at scale {}: verify at scale 0.01, or add a peer \
                  to compare with",
                 options.scale
             ),

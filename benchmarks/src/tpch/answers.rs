@@ -1,12 +1,11 @@
 //! Reference answers, and the check of a result against them.
 //!
-//! At scale 0.01 the answers are DuckDB's over the data of this crate's generator, with all digits.
-//! At scale 1 they are the ones that come with the specification, with sums and averages rounded to
-//! two decimals. Other scales have none: there, results are compared with another engine's.
+//! Only scale 0.01 has them: DuckDB's over the data of this crate's generator, with all digits. At
+//! other scales results are compared with another engine's. The answers of the specification for
+//! scale 1 are no substitute: they are rounded to two decimals, which hides errors.
 
 use super::queries::Query;
-use crate::compare::{Mismatch, RowSet, Value, diff_with};
-use anyhow::Context;
+use crate::compare::{Mismatch, RowSet, diff_with};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use std::fmt;
@@ -26,20 +25,12 @@ const HUNDREDTH: [&str; 22] = stored!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
 pub enum AnswerKey {
     /// Scale factor 0.01, exact.
     Hundredth,
-    /// Scale factor 1, rounded.
-    One,
 }
 
 impl AnswerKey {
     /// The stored answers for a scale factor, when there are any.
     pub fn for_scale(scale: f64) -> Option<Self> {
-        if scale == 0.01 {
-            Some(AnswerKey::Hundredth)
-        } else if scale == 1.0 {
-            Some(AnswerKey::One)
-        } else {
-            None
-        }
+        (scale == 0.01).then_some(AnswerKey::Hundredth)
     }
 
     /// The stored answer to a query as rows with the types of `schema`, the schema of the result to
@@ -50,12 +41,6 @@ impl AnswerKey {
     pub fn answer(self, query: &Query, schema: &SchemaRef) -> anyhow::Result<RowSet> {
         match self {
             AnswerKey::Hundredth => RowSet::from_tsv(HUNDREDTH[query.number - 1], schema),
-            AnswerKey::One => {
-                let number = i32::try_from(query.number)?;
-                let text = tpchgen::q_and_a::answers_sf1::answer(number)
-                    .with_context(|| format!("no stored answer for {}", query.label()))?;
-                RowSet::from_rounded_table(text, schema)
-            }
         }
     }
 }
@@ -64,7 +49,6 @@ impl fmt::Display for AnswerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AnswerKey::Hundredth => "reference answers at scale 0.01",
-            AnswerKey::One => "specification's answers at scale 1",
         })
     }
 }
@@ -81,27 +65,15 @@ pub fn check_answer(key: AnswerKey, query: &Query, result: &[RecordBatch]) -> Re
         return Err(unreadable(anyhow::anyhow!("the result came without a batch")));
     };
     let expected = key.answer(query, &first.schema()).map_err(unreadable)?;
-    let mut actual = RowSet::from_batches(result).map_err(unreadable)?;
-    if key == AnswerKey::One {
-        trim(&mut actual);
-    }
+    let actual = RowSet::from_batches(result).map_err(unreadable)?;
     diff_with(&expected, &actual, &query.diff_options())
-}
-
-/// Removes blanks around texts: the specification's answers are padded with them.
-fn trim(rows: &mut RowSet) {
-    for value in rows.rows.iter_mut().flatten() {
-        if let Value::Text(text) = value {
-            *text = text.trim().to_owned();
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tpch::query;
-    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
     use std::sync::Arc;
 
     fn shipmodes(counts: [i64; 2]) -> Vec<RecordBatch> {
@@ -123,20 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn rounded_answers_allow_their_last_digit() {
-        let q17 = query(17).expect("Q17");
-        let result = |value: f64| {
-            let column: ArrayRef = Arc::new(Float64Array::from(vec![value]));
-            vec![RecordBatch::try_from_iter([("avg_yearly", column)]).expect("a batch")]
-        };
-        assert_eq!(check_answer(AnswerKey::One, q17, &result(348406.02)), Ok(()));
-        assert!(check_answer(AnswerKey::One, q17, &result(348406.52)).is_err());
-    }
-
-    #[test]
-    fn only_two_scales_have_answers() {
+    fn only_one_scale_has_answers() {
         assert_eq!(AnswerKey::for_scale(0.01), Some(AnswerKey::Hundredth));
-        assert_eq!(AnswerKey::for_scale(1.0), Some(AnswerKey::One));
+        assert_eq!(AnswerKey::for_scale(1.0), None);
         assert_eq!(AnswerKey::for_scale(0.1), None);
     }
 }

@@ -63,6 +63,12 @@ static OUTPUT: LazyLock<SchemaRef> = LazyLock::new(|| {
     ]))
 });
 
+/// Columns of the node's output: what was sent where.
+#[must_use]
+pub fn output_schema() -> SchemaRef {
+    Arc::clone(&OUTPUT)
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct PartitionWriteExec {

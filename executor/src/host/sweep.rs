@@ -56,12 +56,9 @@ impl PartitionHost {
         let openable = matches!(former, Store::Open(_));
         drop(former);
         let removal = tokio::task::spawn_blocking(move || -> Result<bool, String> {
-            if openable {
-                // Only when the last reader is gone can the directory be opened anew.
-                match Partition::open(&dir, options) {
-                    Err(cayenne::Error::InUse { .. }) => return Ok(false),
-                    Ok(_) | Err(_) => {}
-                }
+            // Only when the last reader is gone can the directory be opened anew.
+            if openable && matches!(Partition::open(&dir, options), Err(cayenne::Error::InUse { .. })) {
+                return Ok(false);
             }
             if dir.exists() {
                 // Renamed first: a crash in the middle must not leave half a partition under its name.

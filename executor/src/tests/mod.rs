@@ -75,6 +75,7 @@ struct Node {
     host: Arc<PartitionHost>,
     lease: Arc<Lease>,
     client: ExecutorClient<Channel>,
+    url: String,
     stop: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
     _data_dir: DataDir,
@@ -97,8 +98,9 @@ impl Node {
         let stop = CancellationToken::new();
         let serve = server::serve(listener, Routes::new(ingest.into_server()), stop.clone());
         let serving = tokio::spawn(async move { serve.await.unwrap() });
-        let client = ExecutorClient::connect(format!("http://{address}")).await.unwrap();
-        Self { host, lease, client, stop, serving, _data_dir: data_dir }
+        let url = format!("http://{address}");
+        let client = ExecutorClient::connect(url.clone()).await.unwrap();
+        Self { host, lease, client, url, stop, serving, _data_dir: data_dir }
     }
 
     /// Ends this start of the process and begins another one over the same directory.

@@ -100,20 +100,21 @@ async fn a_vanished_sender_is_a_fault_of_the_write() {
     let node = Node::start(dir.path()).await;
     node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
     let write = WriteId::new();
-    let (messages, receiver) = tokio::sync::mpsc::channel(4);
-    let mut client = node.client.clone();
-    let call = tokio::spawn(async move { client.stage(ReceiverStream::new(receiver)).await });
     let header =
         proto::StageHeader { write_id: write.to_string(), sender_id: "gone".into(), table_id: TABLE, overwrite: false };
-    messages.send(proto::StageRequest { body: Some(Body::Header(header)) }).await.unwrap();
     let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)) };
-    messages.send(proto::StageRequest { body: Some(Body::Batch(batch)) }).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    // The call ends before its messages do: as seen from here, the connection was lost.
-    call.abort();
-    assert!(call.await.unwrap_err().is_cancelled());
+    let messages = [Body::Header(header), Body::Batch(batch)].map(|body| proto::StageRequest { body: Some(body) });
+    // A runtime of its own stands for the sender's process: with it, the connection breaks in the middle of the stream.
+    let sender = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let url = node.url.clone();
+    sender.spawn(async move {
+        let mut client = ExecutorClient::connect(url).await.unwrap();
+        let endless = futures::stream::iter(messages).chain(futures::stream::pending());
+        client.stage(endless).await
+    });
+    eventually("rows", || dir.path().join("partitions/1/files").read_dir().unwrap().count() == 1).await;
+    sender.shutdown_background();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    drop(messages);
     let error = node.seal(write, false, &[(1, 1, 10)]).await.unwrap_err();
     assert!(error.message.contains("gone"), "{error}");
     assert_eq!(node.partition(1).staged, 0);
@@ -228,4 +229,45 @@ async fn rows_that_do_not_fit_the_table_are_refused() {
     };
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert!(error.message.contains("table 'orders'"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_writes_at_once_lose_and_double_nothing() {
+    const PARTITIONS: u64 = 6;
+    const WRITES: i64 = 8;
+    const SENDERS: i64 = 3;
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, (1..=PARTITIONS).map(|id| assignment(id, 1, 0, &[])).collect()).await;
+    let every = |version| (1..=PARTITIONS).map(|id| (id, 1, version)).collect::<Vec<(u64, u64, u64)>>();
+
+    // Keys are numbered through, so that a lost or doubled row shows.
+    let write = |number: i64| {
+        let node = &node;
+        let every = &every;
+        async move {
+            let id = WriteId::new();
+            let staged = (0..SENDERS).map(|sender| async move {
+                let first = (number * SENDERS + sender) * 6000;
+                let parts: Vec<_> = (0..12)
+                    .map(|i| (i % PARTITIONS + 1, 1, rows(first + i as i64 * 500..first + i as i64 * 500 + 500)))
+                    .collect();
+                node.stage(id, &sender.to_string(), false, &parts).await.unwrap();
+            });
+            futures::future::join_all(staged).await;
+            node.seal(id, false, &every(1000 * SENDERS as u64)).await.unwrap();
+            id
+        }
+    };
+    let writes = futures::future::join_all((0..WRITES).map(write)).await;
+    // The news of the commits arrive all at once and in the wrong order, while readers ask for the last version.
+    let publishing = writes.iter().enumerate().rev().map(|(i, id)| {
+        let parts = every(i as u64 + 1);
+        let node = &node;
+        async move { node.publish(*id, &parts).await.unwrap() }
+    });
+    let last: Vec<_> = (1..=PARTITIONS).map(|id| (id, 1, WRITES as u64, writes.last().copied())).collect();
+    let (_, keys) = tokio::join!(futures::future::join_all(publishing), node.keys(&last));
+    assert_eq!(keys.unwrap(), (0..WRITES * SENDERS * 6000).collect::<Vec<i64>>());
+    assert_eq!(node.loaded(), every(WRITES as u64));
 }

@@ -42,9 +42,12 @@ pub fn fit_parameters(given: &RecordBatch, wanted: &Schema, kind: StatementKind)
     let mut fields = Vec::with_capacity(given.num_columns());
     let mut columns = Vec::with_capacity(given.num_columns());
     for (index, (column, field)) in given.columns().iter().zip(wanted.fields()).enumerate() {
+        // A number compared with text stays a number: which side gives way is the planner's to say.
+        let keep = kind == StatementKind::Query && is_text(field.data_type()) && !is_text(column.data_type());
         let fitted = match (fit(column, field.data_type()), kind) {
-            (Ok(fitted), _) => fitted,
-            (Err(_), StatementKind::Query) => Arc::clone(column),
+            (Ok(fitted), _) if !keep => fitted,
+            (_, StatementKind::Query) => Arc::clone(column),
+            (Ok(fitted), StatementKind::Update) => fitted,
             (Err(reason), StatementKind::Update) => {
                 return Err(Error::invalid(format!("parameter ${}: {reason}", index + 1)));
             }
@@ -63,8 +66,11 @@ fn fit(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
     }
     let strict = CastOptions { safe: false, ..CastOptions::default() };
     let fitted = cast_with_options(given, wanted, &strict)?;
-    // Text is read by the rules of SQL, and a float is the nearest one: neither has to come back as the same.
-    if is_text(given.data_type()) || (given.data_type().is_floating() && wanted.is_floating()) {
+    // Text is read by the rules of SQL, a float is the nearest one, NULL is NULL: these need not come back as the same.
+    if is_text(given.data_type())
+        || given.data_type().is_null()
+        || (given.data_type().is_floating() && wanted.is_floating())
+    {
         return Ok(fitted);
     }
     let back = cast_with_options(&fitted, given.data_type(), &strict)?;
@@ -83,7 +89,7 @@ fn is_text(data_type: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Date32Array, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
+    use arrow::array::{Date32Array, Float64Array, Int64Array, NullArray, StringArray, TimestampMicrosecondArray};
     use arrow::datatypes::TimeUnit;
 
     use super::*;
@@ -107,6 +113,7 @@ mod tests {
             (ints(), DataType::Float64),
             (texts(), DataType::Utf8View),
             (texts(), DataType::Date32),
+            (Arc::new(NullArray::new(2)), DataType::Int64),
             (floats(0.1), DataType::Float32),
             (floats(2.0), DataType::Int64),
             (micros(5000), millis.clone()),
@@ -128,6 +135,8 @@ mod tests {
             let error = fitted(column, &wanted, StatementKind::Update).unwrap_err();
             assert!(error.message.starts_with("parameter $1: "), "{error}");
         }
+        assert_eq!(fitted(ints(), &DataType::Utf8, StatementKind::Query).unwrap(), DataType::Int64);
+        assert_eq!(fitted(ints(), &DataType::Utf8, StatementKind::Update).unwrap(), DataType::Utf8);
         assert_eq!(fitted(ints(), &DataType::Null, StatementKind::Update).unwrap(), DataType::Int64);
     }
 }

@@ -4,7 +4,7 @@
 //! [`SqlService`], so tests and in-process users can do without a socket.
 use std::sync::Arc;
 
-use ancho_common::error::Result;
+use ancho_common::error::{Error, ErrorKind, Result};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -138,12 +138,10 @@ pub trait SqlService: Send + Sync + 'static {
         let rows = parameters.num_rows();
         let mut total = 0;
         for row in 0..rows {
-            total += self.update(sql, Some(parameters.slice(row, 1))).await.map_err(|error| {
-                if rows == 1 {
-                    return error;
-                }
-                error.context(&format!("parameter row {} of {rows} (the rows before it are applied)", row + 1))
-            })?;
+            total += self
+                .update(sql, Some(parameters.slice(row, 1)))
+                .await
+                .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
         }
         Ok(total)
     }
@@ -164,5 +162,29 @@ pub trait SqlService: Send + Sync + 'static {
     fn ready(&self) -> Readiness;
 }
 
+/// The error of row `row` of `rows`. Once a row is applied, sending all of them again would apply it twice: such an
+/// error is not a retryable one, whatever the row's own was.
+fn partly_applied(mut error: Error, row: usize, rows: usize) -> Error {
+    if row > 0 && error.kind.retryable() {
+        error.kind = ErrorKind::Unknown;
+    }
+    error.context(&format!("parameter row {} of {rows} (the {row} before it are applied, the rest is not)", row + 1))
+}
+
 /// A service shared by the front ends.
 pub type SharedService = Arc<dyn SqlService>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_applied_is_never_offered_for_retry() {
+        let conflict = Error::conflict("table t: another write came first");
+        assert!(partly_applied(conflict.clone(), 0, 3).kind.retryable());
+        let later = partly_applied(conflict, 1, 3);
+        assert!(!later.kind.retryable());
+        assert!(later.message.starts_with("parameter row 2 of 3 (the 1 before it are applied"), "{later}");
+        assert_eq!(partly_applied(Error::invalid("x"), 2, 3).kind, ErrorKind::Invalid);
+    }
+}

@@ -9,11 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use ancho_common::plan::write::{PartitionWriteExec, WriteTarget};
+use ancho_common::plan::write::{PartitionWriteExec, WriteTarget, output_schema};
 use async_trait::async_trait;
 use datafusion::{
     catalog::Session,
-    common::DFSchemaRef,
+    common::{DFSchema, DFSchemaRef},
     error::{DataFusionError, Result},
     execution::context::QueryPlanner,
     logical_expr::{
@@ -25,17 +25,28 @@ use datafusion::{
 };
 
 /// Writes the rows of its input.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WriteNode {
     input: LogicalPlan,
     target: Arc<WriteTarget>,
+    schema: DFSchemaRef,
+}
+
+// Short, because the library puts it into error texts.
+impl fmt::Debug for WriteNode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "write to table {}", self.target.table)
+    }
 }
 
 impl WriteNode {
     /// The rows of `input` into `target`.
-    #[must_use]
-    pub fn new(input: LogicalPlan, target: Arc<WriteTarget>) -> Self {
-        Self { input, target }
+    ///
+    /// # Errors
+    /// Never; the library's signature allows it.
+    pub fn try_new(input: LogicalPlan, target: Arc<WriteTarget>) -> Result<Self> {
+        let schema = Arc::new(DFSchema::try_from(output_schema().as_ref().clone())?);
+        Ok(Self { input, target, schema })
     }
 }
 
@@ -70,7 +81,7 @@ impl UserDefinedLogicalNodeCore for WriteNode {
     }
 
     fn schema(&self) -> &DFSchemaRef {
-        self.input.schema()
+        &self.schema
     }
 
     fn expressions(&self) -> Vec<Expr> {
@@ -83,7 +94,7 @@ impl UserDefinedLogicalNodeCore for WriteNode {
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
         let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("a write needs one input".into()))?;
-        Ok(Self { input, target: Arc::clone(&self.target) })
+        Ok(Self { input, target: Arc::clone(&self.target), schema: Arc::clone(&self.schema) })
     }
 }
 

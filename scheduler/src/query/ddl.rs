@@ -72,7 +72,7 @@ pub fn new_table(
     let partition_spec = PartitionSpec::new(partition_by);
     let partitioner = Partitioner::try_new(Arc::clone(&schema), &partition_spec)?;
     let keys = partitioner.enumerated_keys().unwrap_or_default();
-    Ok(NewTable {
+    let table = NewTable {
         name,
         if_not_exists: false,
         or_replace: false,
@@ -82,7 +82,9 @@ pub fn new_table(
         params,
         dataset: None::<Dataset>,
         partitions: keys.into_iter().map(|key| NewPartition { key, owners: Vec::new() }).collect(),
-    })
+    };
+    table.validate()?;
+    Ok(table)
 }
 
 fn refuse_unsupported(create: &CreateTable) -> Result<()> {

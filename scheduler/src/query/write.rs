@@ -84,7 +84,7 @@ impl Writer {
             routes: routes(state, table)?,
         });
         let mut staged = Staged::new(self, &target);
-        let node = WriteNode::new(fitted(input, table)?, Arc::clone(&target));
+        let node = WriteNode::try_new(fitted(input, table)?, Arc::clone(&target))?;
         let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
         let results = attempt.collect(plan).await?;
         let mut sent = merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?;

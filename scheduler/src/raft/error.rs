@@ -76,7 +76,9 @@ pub enum Error {
         cluster: String,
     },
     /// Another node answers at a peer's URL.
-    #[error("the scheduler at {url} is node {reported}, but the list of peers names it node {expected}: correct the list of peers")]
+    #[error(
+        "the scheduler at {url} is node {reported}, but the list of peers names it node {expected}: correct the list of peers"
+    )]
     PeerId {
         /// Where.
         url: String,

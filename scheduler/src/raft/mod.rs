@@ -17,6 +17,7 @@ mod propose;
 mod read;
 mod rules;
 mod service;
+mod start;
 mod state_machine;
 mod types;
 mod wire;

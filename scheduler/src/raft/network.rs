@@ -129,11 +129,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
         // A sign of life must be quick; entries have to reach the follower's disk.
-        let timeout = if rpc.entries.is_empty() {
-            option.soft_ttl()
-        } else {
-            option.soft_ttl().max(self.network.append_timeout)
-        };
+        let timeout =
+            if rpc.entries.is_empty() { option.soft_ttl() } else { option.soft_ttl().max(self.network.append_timeout) };
         self.call(kind::APPEND, RPCTypes::AppendEntries, rpc, timeout).await
     }
 

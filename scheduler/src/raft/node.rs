@@ -5,43 +5,38 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use ancho_common::ids::RequestId;
 use ancho_proto::v1::{ProbeReply, RaftMessage};
 use openraft::{
     RaftMetrics, ServerState,
     async_runtime::watch::WatchReceiver,
     raft::{AppendEntriesRequest, VoteRequest},
-    storage::RaftLogStorage,
 };
 use parking_lot::RwLock;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{
     channels::{Channels, Use},
     coalesce::Coalescer,
-    database::{self, Database, StoredIdentity, key},
+    database::Database,
     error::{Error, Result},
-    forming::{self, Peers, Phase},
+    forming::Phase,
     identity::Identity,
-    leadership::{self, Leadership},
-    log_store::LogStore,
-    network::Network,
-    options::RaftOptions,
-    read::{ReadAnswer, start_reads},
+    leadership::Leadership,
+    read::ReadAnswer,
     rules,
-    state_machine::{Published, StateMachine},
+    state_machine::Published,
     types::{Node, Raft, Snapshot, TypeConfig},
     wire::{self, Envelope, Introduction, ReceivedSnapshot, kind},
 };
-use crate::state::{ClusterState, Command, Request};
+use crate::state::{ClusterState, Request};
 
 /// Called on the leader right before a request is written: fills in the time and placement decisions.
 pub type Stamper = Arc<dyn Fn(&ClusterState, &mut Request) + Send + Sync>;
 
-/// A member of the group of schedulers. Cheap to clone.
+/// A member of the group of schedulers. Cheap to clone. Takes part until [`RaftNode::shutdown`] or the end of the
+/// runtime, also when no handle is left.
 #[derive(Clone)]
 pub struct RaftNode {
     pub(super) inner: Arc<Inner>,
@@ -59,10 +54,10 @@ pub(super) struct Inner {
     pub(super) leader_reads: Coalescer<ReadAnswer>,
     /// Read index from whoever leads.
     pub(super) reads: Coalescer<ReadAnswer>,
-    db: Database,
-    had_log: bool,
-    phase: watch::Receiver<Phase>,
-    cancel: CancellationToken,
+    pub(super) db: Database,
+    pub(super) had_log: bool,
+    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) cancel: CancellationToken,
 }
 
 /// What a node knows of itself and its group.
@@ -87,98 +82,6 @@ pub struct Status {
 }
 
 impl RaftNode {
-    /// Opens the data directory and takes part in the group that it belongs to, or forms one.
-    ///
-    /// Returns before the group is formed or a leader known: the peers reach this node only once the caller serves
-    /// [`SchedulerService`](super::SchedulerService). [`RaftNode::wait_ready`] waits for both.
-    ///
-    /// # Errors
-    /// The settings or the directory contradict each other or what a peer reports; the directory was wiped while its
-    /// node is a member of a formed group; the directory cannot be used.
-    pub async fn start(options: RaftOptions) -> Result<Self> {
-        let config = Arc::new(options.raft_config()?);
-        let (db, identity) = open(&options).await?;
-        let started = Self::start_on(&options, config, db.clone(), identity).await;
-        if started.is_err() {
-            db.close().await;
-        }
-        started
-    }
-
-    async fn start_on(
-        options: &RaftOptions,
-        config: Arc<openraft::Config>,
-        db: Database,
-        identity: Identity,
-    ) -> Result<Self> {
-        let storage = |e: std::io::Error| Error::Storage { path: db.path().to_owned(), reason: e.to_string() };
-        let mut log = LogStore::open(db.clone()).await.map_err(storage)?;
-        let had_log = log.get_log_state().await.map_err(storage)?.last_log_id.is_some();
-
-        let channels = Channels::default();
-        let urls = Arc::new(options.peers.clone());
-        let peers = Peers { identity: identity.clone(), channels: channels.clone(), urls: Arc::clone(&urls) };
-        // Peers that are not up yet are judged later; one that answers may rule this start out right away.
-        let reached = peers.survey().await?;
-        tracing::info!(
-            node = identity.node_id, cluster = identity.cluster_id(), restart = had_log,
-            peers_reached = ?reached.keys(), "starting the consensus layer"
-        );
-
-        let (machine, published) = StateMachine::new(db.clone(), identity.clone());
-        let network = Network {
-            channels: channels.clone(),
-            identity: identity.clone(),
-            urls: Arc::clone(&urls),
-            append_timeout: options.election_timeout.0,
-        };
-        let raft = Raft::new(identity.node_id, config, network, log, machine)
-            .await
-            .map_err(|e| Error::Storage { path: db.path().to_owned(), reason: e.to_string() })?;
-
-        let cancel = CancellationToken::new();
-        let leadership = leadership::follow(&raft, Arc::clone(&urls), cancel.clone());
-        let phase = join_group(peers, &raft, had_log, cancel.clone()).await?;
-        let (leader_reads, reads) =
-            start_reads(&raft, &channels, leadership.clone(), identity.node_id, cancel.clone());
-        let stamper = RwLock::new(None);
-        let inner = Arc::new(Inner {
-            identity, raft, channels, urls, published, leadership, stamper, leader_reads, reads, db, had_log, phase,
-            cancel,
-        });
-        let node = Self { inner };
-        tokio::spawn(node.clone().name_cluster());
-        Ok(node)
-    }
-
-    /// Gives a new cluster its identity, as soon as this node leads. Ends once there is one.
-    async fn name_cluster(self) {
-        let cancel = self.inner.cancel.clone();
-        let work = async {
-            let mut state = self.inner.published.state.clone();
-            let mut leadership = self.inner.leadership.clone();
-            while state.borrow_and_update().cluster_id.is_empty() {
-                if leadership.borrow_and_update().is_leader {
-                    let request = Request {
-                        id: RequestId::new(),
-                        now_ms: now_ms(),
-                        command: Command::InitCluster { cluster_id: Uuid::new_v4().to_string() },
-                    };
-                    if let Err(error) = self.propose(request).await {
-                        tracing::warn!(%error, "naming the new cluster");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                    continue;
-                }
-                tokio::select! {
-                    changed = state.changed() => if changed.is_err() { return },
-                    changed = leadership.changed() => if changed.is_err() { return },
-                }
-            }
-        };
-        cancel.run_until_cancelled(work).await;
-    }
-
     /// Waits until the group is formed, has a name and a leader.
     ///
     /// # Errors
@@ -419,59 +322,4 @@ fn role(metrics: &RaftMetrics<TypeConfig>) -> &'static str {
         ServerState::Learner => "learner",
         ServerState::Shutdown => "stopped",
     }
-}
-
-/// Opens the directory and reads, or makes, its identity.
-async fn open(options: &RaftOptions) -> Result<(Database, Identity)> {
-    let dir = options.data_dir.clone();
-    let (db, stored) = tokio::task::spawn_blocking(move || Database::open(&dir))
-        .await
-        .map_err(|e| Error::Storage { path: options.data_dir.clone(), reason: e.to_string() })??;
-    let identity = identify(options, &db, stored).await;
-    if identity.is_err() {
-        db.close().await;
-    }
-    Ok((db, identity?))
-}
-
-async fn identify(options: &RaftOptions, db: &Database, stored: Option<StoredIdentity>) -> Result<Identity> {
-    let node_id = options.resolve_node_id(stored.as_ref().map(|s| s.node_id))?;
-    let stored = match stored {
-        Some(stored) => stored,
-        None => {
-            let new = StoredIdentity { node_id, incarnation: Uuid::new_v4().to_string(), cluster_id: None };
-            let row = new.clone();
-            db.run(move |c| {
-                let transaction = c.transaction()?;
-                database::set(&transaction, key::NODE_ID, &row.node_id.to_string())?;
-                database::set(&transaction, key::INCARNATION, &row.incarnation)?;
-                transaction.commit()
-            })
-            .await
-            .map_err(|e| Error::Storage { path: db.path().to_owned(), reason: e.to_string() })?;
-            new
-        }
-    };
-    Ok(Identity::new(node_id, &stored.incarnation, options.data_dir.clone(), stored.cluster_id))
-}
-
-/// Starts what leads to a group: at once for a group of one, in the background for a larger new one, nothing for a
-/// directory that has one.
-async fn join_group(
-    peers: Peers,
-    raft: &Raft,
-    had_log: bool,
-    cancel: CancellationToken,
-) -> Result<watch::Receiver<Phase>> {
-    let (sender, phase) = watch::channel(if had_log { Phase::Formed } else { Phase::Forming });
-    let stopped = |reason: String| Error::Stopped { node: peers.identity.node_id, reason };
-    let alone = peers.urls.len() == 1;
-    if !had_log {
-        tokio::spawn(forming::form(peers, raft.clone(), sender, cancel));
-    } else if alone {
-        // Nobody else can lead, so there is nothing to wait for. (A member of a larger group ignores the call's effect:
-        // it needs the votes of a majority like any other candidate.)
-        raft.trigger().elect(false).await.map_err(|e| stopped(e.to_string()))?;
-    }
-    Ok(phase)
 }

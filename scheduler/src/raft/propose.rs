@@ -170,9 +170,13 @@ fn give_up(request: &Request, open: bool, last: &str, limit: Duration) -> AnchoE
     if open {
         AnchoError::new(
             ErrorKind::Unknown,
-            format!("{request} may or may not have been applied (gave up after {limit:?}; {last}); ask again with its id"),
+            format!(
+                "{request} may or may not have been applied (gave up after {limit:?}; {last}); ask again with its id"
+            ),
         )
     } else {
-        AnchoError::unavailable(format!("{request} was not applied: no leader took it within {limit:?} ({last}); try again"))
+        AnchoError::unavailable(format!(
+            "{request} was not applied: no leader took it within {limit:?} ({last}); try again"
+        ))
     }
 }

@@ -68,7 +68,9 @@ async fn confirm_leadership(raft: &Raft) -> ReadAnswer {
     let fresh = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(ROUND_TIMEOUT);
     match timeout(ROUND_TIMEOUT, raft.get_read_linearizer(fresh)).await {
         Ok(Ok(linearizer)) => Ok(linearizer.read_log_id().index()),
-        Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_)))) => Err("this scheduler does not lead".into()),
+        Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_)))) => {
+            Err("this scheduler does not lead".into())
+        }
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("no majority of schedulers answers".into()),
     }

@@ -131,7 +131,9 @@ impl Scheduler for SchedulerService {
                 let routes = partitions.iter().map(|p| route(&state, table, p)).collect::<Result<_, _>>()?;
                 Ok(Response::new(EnsurePartitionsReply { routes }))
             }
-            other => Err(AnchoError::internal(format!("partitions of table {table}: unexpected outcome {other:?}")).into()),
+            other => {
+                Err(AnchoError::internal(format!("partitions of table {table}: unexpected outcome {other:?}")).into())
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 //!
 //! Errors are `{"code", "sqlstate", "message", "retryable"}` with the status of their kind. An error after the first
 //! rows went out breaks the connection off, so that a short answer is never taken for a whole one.
+mod cell;
 pub mod parameters;
 pub mod render;
 

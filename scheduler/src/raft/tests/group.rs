@@ -50,7 +50,8 @@ fn every_node_writes_and_reads_what_was_acknowledged_elsewhere() {
     let probe = group.on(2, |n| async move { n.probe() }).expect("alive");
     assert_eq!((probe.node_id, probe.formed, &probe.cluster_id), (2, true, &cluster));
     assert_eq!(probe.leader_id, group.leader());
-    let roles: BTreeSet<_> = group.ids().iter().filter_map(|id| group.on(*id, |n| async move { n.status().role })).collect();
+    let roles: BTreeSet<_> =
+        group.ids().iter().filter_map(|id| group.on(*id, |n| async move { n.status().role })).collect();
     assert_eq!(roles, BTreeSet::from(["leader", "follower"]));
 }
 

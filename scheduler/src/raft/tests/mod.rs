@@ -53,8 +53,7 @@ impl Group {
         let root = tempfile::tempdir().expect("directory");
         // All at once, so that no two nodes get the same port.
         let listeners: Vec<_> = (0..size).map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("port")).collect();
-        let addresses =
-            (1..=size).zip(&listeners).map(|(id, l)| (id, l.local_addr().expect("address"))).collect();
+        let addresses = (1..=size).zip(&listeners).map(|(id, l)| (id, l.local_addr().expect("address"))).collect();
         Self { root, addresses, running: Mutex::default(), snapshot_every: 5000 }
     }
 
@@ -71,7 +70,9 @@ impl Group {
             self.start(*id).expect("start");
         }
         for id in ids {
-            self.on(id, |node| async move { node.wait_ready(Duration::from_secs(20)).await }).expect("alive").expect("ready");
+            self.on(id, |node| async move { node.wait_ready(Duration::from_secs(20)).await })
+                .expect("alive")
+                .expect("ready");
         }
     }
 

@@ -8,12 +8,7 @@ use openraft::{
 use tempfile::TempDir;
 
 use crate::raft::{
-    Error,
-    database::Database,
-    identity::Identity,
-    log_store::LogStore,
-    state_machine::StateMachine,
-    types::TypeConfig,
+    Error, database::Database, identity::Identity, log_store::LogStore, state_machine::StateMachine, types::TypeConfig,
 };
 
 struct Builder;
@@ -42,7 +37,7 @@ async fn what_was_acknowledged_is_there_after_the_file_is_opened_again() {
     for index in 0..100 {
         let sender = sender.clone();
         let rows = vec![(index, format!("entry {index}"))];
-        db.append(rows, Box::new(move |result| drop(sender.send(result.is_ok())))).expect("queued");
+        db.append(rows, Box::new(move |result| sender.send(result.is_ok()).unwrap_or_default())).expect("queued");
     }
     assert!((0..100).all(|_| receiver.recv().expect("answer")));
     db.set_committed("7".into()).expect("queued");
@@ -62,8 +57,11 @@ async fn nothing_is_acknowledged_after_a_failed_append() {
     // The second append clashes with the first and stands for any failed write.
     for index in [1, 1, 2] {
         let sender = sender.clone();
-        db.append(vec![(index, "entry".into())], Box::new(move |result| drop(sender.send(result.is_ok()))))
-            .expect("queued");
+        db.append(
+            vec![(index, "entry".into())],
+            Box::new(move |result| sender.send(result.is_ok()).unwrap_or_default()),
+        )
+        .expect("queued");
         db.get("a round trip, so that the appends are not one transaction").await.expect("read");
     }
     let answers: Vec<bool> = (0..3).map(|_| receiver.recv().expect("answer")).collect();
