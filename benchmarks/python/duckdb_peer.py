@@ -14,6 +14,7 @@ output. A failed request is answered with {"error": ...} and leaves the process 
 """
 
 import json
+import os
 import sys
 import time
 
@@ -27,6 +28,7 @@ def open_database(request):
     global connection
     connection = duckdb.connect(request["database"])
     connection.execute(f"SET threads = {int(request['threads'])}")
+    connection.execute("SET enable_progress_bar = false")
     return {"version": duckdb.__version__}
 
 
@@ -73,6 +75,9 @@ OPERATIONS = {"open": open_database, "load": load, "query": query}
 
 
 def main():
+    # Whatever a library prints goes to standard error, so that it cannot break into an answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     for line in sys.stdin:
         try:
             request = json.loads(line)
@@ -84,7 +89,7 @@ def main():
                 except duckdb.Error:
                     pass
             answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 main()

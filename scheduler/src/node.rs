@@ -125,7 +125,7 @@ impl Scheduler {
         let parts = WorkerParts { host: None, assigner, channels: channels.clone(), runtime };
         let tasks_here = worker(parts.clone());
         let self_url = Url::parse(&internal_url).map_err(|e| Error::invalid(format!("{internal_url}: {e}")))?;
-        let sessions = Sessions::try_new(&parts, tasks_here.to_local_worker_context(self_url), options.streams)?;
+        let sessions = Sessions::try_new(&parts, || tasks_here.to_local_worker_context(self_url.clone()), options.streams)?;
 
         let manager = SessionManager::new(node.clone(), session_options(&options, &internal_url), stop.clone());
         let service = SchedulerService::new(node.clone(), Arc::new(manager.clone())).into_server();

@@ -80,7 +80,7 @@ impl AnchoCodec {
             predicates,
             limit: node.limit.map(|n| to_usize(&[n]).map(|v| v[0])).transpose()?,
             streams: to_usize(&[node.streams])?[0],
-            bucketed: node.hash_column.map(|n| to_usize(&[n]).map(|v| v[0])).transpose()?,
+            bucketed: node.by_bucket.then(|| to_usize(&node.hash_columns)).transpose()?,
         };
         let scan =
             CayenneScanExec::from_parts(TableId(node.table_id), node.table, schema, parts, self.host.clone())?;
@@ -140,7 +140,7 @@ fn encode_scan(scan: &CayenneScanExec, converter: &dyn PhysicalProtoConverterExt
             .collect(),
         by_bucket: parts.stream_of.is_some(),
         stream_of: parts.stream_of.unwrap_or_default().iter().map(|s| *s as u64).collect(),
-        hash_column: parts.bucketed.map(|c| c as u64),
+        hash_columns: parts.bucketed.unwrap_or_default().iter().map(|c| *c as u64).collect(),
     };
     Ok(node.encode_to_vec())
 }

@@ -105,8 +105,8 @@ pub struct CayenneScanExec {
     limit: Option<usize>,
     streams: usize,
     slots: Option<Arc<[Slot]>>,
-    /// Claims a hash on this output column: every stream holds whole buckets.
-    bucketed: Option<usize>,
+    /// Claims a hash on these output columns: every stream holds whole buckets.
+    bucketed: Option<Vec<usize>>,
     variant: Option<Variant>,
     host: Option<Arc<dyn ScanHost>>,
     properties: Arc<PlanProperties>,
@@ -131,15 +131,15 @@ pub struct VariantParts {
     pub limit: Option<usize>,
     /// Output streams.
     pub streams: usize,
-    /// Output column whose hash is claimed.
-    pub bucketed: Option<usize>,
+    /// Output columns whose hash is claimed.
+    pub bucketed: Option<Vec<usize>>,
 }
 
-fn properties(schema: SchemaRef, streams: usize, bucketed: Option<usize>) -> Arc<PlanProperties> {
+fn properties(schema: SchemaRef, streams: usize, bucketed: Option<&[usize]>) -> Arc<PlanProperties> {
     let partitioning = match bucketed {
-        Some(index) => {
-            let column = Arc::new(Column::new(schema.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
-            Partitioning::Hash(vec![column], streams)
+        Some(columns) => {
+            let column = |i: &usize| Arc::new(Column::new(schema.field(*i).name(), *i)) as Arc<dyn PhysicalExpr>;
+            Partitioning::Hash(columns.iter().map(column).collect(), streams)
         }
         None => Partitioning::UnknownPartitioning(streams),
     };
@@ -207,7 +207,7 @@ impl CayenneScanExec {
         scan.streams = parts.streams;
         scan.predicates = parts.predicates;
         scan.bucketed = parts.bucketed;
-        scan.properties = properties(scan.schema(), scan.streams, scan.bucketed);
+        scan.properties = properties(scan.schema(), scan.streams, scan.bucketed.as_deref());
         scan.variant = Some(Variant { slot: parts.slot, partitions: parts.partitions, stream_of: parts.stream_of });
         scan.host = host;
         Ok(scan)
@@ -225,7 +225,7 @@ impl CayenneScanExec {
             predicates: self.predicates.clone(),
             limit: self.limit,
             streams: self.streams,
-            bucketed: self.bucketed,
+            bucketed: self.bucketed.clone(),
         })
     }
 
@@ -253,10 +253,16 @@ impl CayenneScanExec {
         self.variant.as_ref().map(|v| &v.slot)
     }
 
-    /// Output column whose hash this scan claims.
+    /// Output columns whose hash this scan claims.
     #[must_use]
-    pub fn bucketed_column(&self) -> Option<usize> {
-        self.bucketed
+    pub fn bucketed_columns(&self) -> Option<&[usize]> {
+        self.bucketed.as_deref()
+    }
+
+    /// Output streams of each slot.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams
     }
 
     /// The same scan with the query's slot list.
@@ -265,14 +271,13 @@ impl CayenneScanExec {
         Self { slots: Some(slots), ..self.clone() }
     }
 
-    /// The same scan, its streams made of whole buckets, claiming a hash on `column` (an output index).
-    /// `streams` must be the largest number of buckets that one slot holds.
+    /// The same scan, its streams made of whole buckets, claiming a hash on `columns` (output indices that include the
+    /// bucket column).
     #[must_use]
-    pub fn with_buckets(&self, column: usize, streams: usize) -> Self {
+    pub fn with_buckets(&self, columns: Vec<usize>) -> Self {
         Self {
-            bucketed: Some(column),
-            streams,
-            properties: properties(self.schema(), streams, Some(column)),
+            properties: properties(self.schema(), self.streams, Some(&columns)),
+            bucketed: Some(columns),
             ..self.clone()
         }
     }
@@ -305,7 +310,7 @@ impl CayenneScanExec {
         } else {
             Vec::new()
         };
-        let stream_of = self.bucketed.map(|_| bucket_streams(&mine));
+        let stream_of = self.bucketed.as_ref().map(|_| bucket_streams(&mine, slots, self.streams));
         let partitions = mine.iter().map(|p| p.scan).collect();
         Ok(Self {
             variant: Some(Variant { slot, partitions, stream_of }),
@@ -340,13 +345,14 @@ impl CayenneScanExec {
     }
 }
 
-/// Stream of each partition: position of its bucket among this executor's, which is the same for every table that is
-/// bucketed and placed alike.
-fn bucket_streams(partitions: &[&PlacedPartition]) -> Vec<usize> {
-    let mut buckets: Vec<u32> = partitions.iter().filter_map(|p| p.bucket).collect();
-    buckets.sort_unstable();
-    buckets.dedup();
-    partitions.iter().map(|p| p.bucket.and_then(|b| buckets.binary_search(&b).ok()).unwrap_or(0)).collect()
+/// Stream of each partition: a function of its bucket and of what all scans of the query share, so that a bucket is read
+/// by the same stream in every scan. Where buckets are dealt out in turn, neighbours on an executor get different streams.
+fn bucket_streams(partitions: &[&PlacedPartition], slots: &[Slot], streams: usize) -> Vec<usize> {
+    let mut executors: Vec<&str> = slots.iter().map(|s| s.executor.as_str()).collect();
+    executors.sort_unstable();
+    executors.dedup();
+    let stream = |bucket: u32| (bucket as usize / executors.len().max(1)) % streams.max(1);
+    partitions.iter().map(|p| p.bucket.map_or(0, stream)).collect()
 }
 
 impl DisplayAs for CayenneScanExec {

@@ -150,6 +150,13 @@ impl PartitionHost {
 
     /// Something changed: waiting requests look again, and the report upwards is renewed if it differs.
     fn announce(&self) {
+        self.renew_report();
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Renews the report upwards if it differs. Whoever releases a slot's work lock calls it (or `announce`), changed
+    /// or not: the report of another one may have left the slot out because it was locked.
+    fn renew_report(&self) {
         let slots = self.all_slots();
         self.loaded.send_if_modified(|former| {
             let loaded: Vec<LoadedPartition> = slots.iter().filter_map(|slot| report(slot, former)).collect();
@@ -159,7 +166,6 @@ impl PartitionHost {
             }
             changed
         });
-        self.changes.send_modify(|n| *n += 1);
     }
 
     /// Looks until `look` finds something or `wait` is over.

@@ -46,14 +46,17 @@ impl PartitionHost {
                 advance(slot, &partition, version, write.map(|id| (version, id))).await
             };
             match advanced {
-                Ok(0) => {}
+                Ok(0) => self.renew_report(),
                 Ok(_) => {
                     if partition.version() == slot.committed() {
                         slot.caught_up();
                     }
                     self.announce();
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.renew_report();
+                    return Err(error);
+                }
             }
             if partition.version() >= version {
                 return Ok(partition);

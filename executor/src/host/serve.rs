@@ -111,6 +111,7 @@ impl PartitionHost {
                 Err(e) => first_error = first_error.and(Err(from_storage(&slot.place(), e))),
             }
         }
+        self.renew_report();
         first_error
     }
 

@@ -20,6 +20,7 @@ impl PartitionHost {
         for slot in self.all_slots() {
             if slot.unassigned_since().is_some() {
                 self.remove_unassigned(&slot).await;
+                self.renew_report();
             } else if let Ok(partition) = slot.partition()
                 && let Err(error) = partition.collect_garbage(SystemTime::now()).await
             {

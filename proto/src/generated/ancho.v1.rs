@@ -1583,13 +1583,13 @@ pub struct ScanNode {
     pub executor_url: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "10")]
     pub partitions: ::prost::alloc::vec::Vec<ScanPartition>,
-    /// Bucketed mode: stream `stream_of\[i\]` reads `partitions\[i\]`, and the scan claims a hash on `hash_column`.
+    /// Bucketed mode: stream `stream_of\[i\]` reads `partitions\[i\]`, and the scan claims a hash on `hash_columns`.
     #[prost(bool, tag = "11")]
     pub by_bucket: bool,
     #[prost(uint64, repeated, tag = "12")]
     pub stream_of: ::prost::alloc::vec::Vec<u64>,
-    #[prost(uint64, optional, tag = "13")]
-    pub hash_column: ::core::option::Option<u64>,
+    #[prost(uint64, repeated, tag = "13")]
+    pub hash_columns: ::prost::alloc::vec::Vec<u64>,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

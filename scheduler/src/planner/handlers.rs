@@ -47,7 +47,7 @@ fn scaled(scan: &CayenneScanExec, plan: &Arc<dyn ExecutionPlan>, width: usize) -
     if width >= slots {
         return Ok(leaf);
     }
-    if scan.bucketed_column().is_some() {
+    if scan.bucketed_columns().is_some() {
         // Gathering would break the claim that equal keys meet in equal streams.
         return Err(DataFusionError::Plan(NARROW_BUCKETED_STAGE.into()));
     }

@@ -36,6 +36,8 @@ const CONNECTION_BUFFER: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct Sessions {
     base: SessionState,
+    /// The same without co-located joins.
+    shuffled: SessionState,
     streams: Option<usize>,
 }
 
@@ -58,7 +60,11 @@ impl Sessions {
     ///
     /// # Errors
     /// Never with the settings used here; the library's signature allows it.
-    pub fn try_new(parts: &WorkerParts, local: LocalWorkerContext, streams: Option<usize>) -> Result<Self> {
+    pub fn try_new(
+        parts: &WorkerParts,
+        local: impl Fn() -> LocalWorkerContext,
+        streams: Option<usize>,
+    ) -> Result<Self> {
         let mut config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
             .with_create_default_catalog_and_schema(false)
@@ -68,13 +74,27 @@ impl Sessions {
         optimizer.hash_join_single_partition_threshold = BROADCAST_BYTES;
         optimizer.hash_join_single_partition_threshold_rows = BROADCAST_ROWS;
         extend(&mut config, parts)?;
-        let base = SessionStateBuilder::new()
+        let base = |colocate: bool| Self::base(config.clone(), parts, local(), colocate);
+        Ok(Self { base: base(true)?, shuffled: base(false)?, streams })
+    }
+
+    fn base(
+        config: SessionConfig,
+        parts: &WorkerParts,
+        local: LocalWorkerContext,
+        colocate: bool,
+    ) -> Result<SessionState> {
+        let mut builder = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
             .with_physical_optimizer_rule(Arc::new(StampSlots))
-            .with_physical_optimizer_rule(Arc::new(ColocateBuckets))
+            ;
+        if colocate {
+            builder = builder.with_physical_optimizer_rule(Arc::new(ColocateBuckets));
+        }
+        let mut base = builder
             .with_distributed_planner()
             .with_distributed_worker_resolver(Workers(Vec::new()))
             .with_distributed_desired_task_count_handler(handlers::desired_task_count)
@@ -84,12 +104,11 @@ impl Sessions {
             .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BUFFER)?
             .with_distributed_local_worker_context(local)
             .build();
-        let mut base = base;
         for function in functions::all() {
             use datafusion::logical_expr::registry::FunctionRegistry;
             base.register_udf(function)?;
         }
-        Ok(Self { base, streams })
+        Ok(base)
     }
 
     /// A session for one attempt at a statement, seeing exactly this state.
@@ -103,15 +122,15 @@ impl Sessions {
             state.live_executors().map(|e| e.streams as usize).min().unwrap_or(2)
         });
         let streams = streams.max(1);
+        let base = if options.colocate { &self.base } else { &self.shuffled };
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(AnchoCatalog::new(Arc::clone(state))));
-        let mut session = SessionStateBuilder::new_from_existing(self.base.clone())
+        let mut session = SessionStateBuilder::new_from_existing(base.clone())
             .with_catalog_list(Arc::new(catalogs))
             .build();
         let config = session.config_mut();
         config.options_mut().execution.target_partitions = streams;
         config.set_extension(Arc::new(Topology { state: Arc::clone(state), streams: streams.max(2) }));
-        config.set_extension(Arc::new(options));
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
         config.set_distributed_worker_resolver(Workers(urls));
         let header = options_header(config.options())?;

@@ -237,7 +237,7 @@ fn parameter_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
         .collect();
     types.sort();
     let fields: Vec<Field> =
-        types.into_iter().map(|(_, name, t)| Field::new(name, t.unwrap_or(DataType::Utf8), true)).collect();
+        types.into_iter().map(|(_, name, t)| Field::new(name, t.unwrap_or(DataType::Null), true)).collect();
     Ok(Arc::new(Schema::new(fields)))
 }
 
