@@ -67,6 +67,18 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     kinds.into_iter().any(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
+/// How to call this binary again: by its name where the shell would find it, otherwise by its path.
+#[must_use]
+pub fn program() -> String {
+    const NAME: &str = "ancho";
+    let on_path =
+        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(NAME).is_file()));
+    match std::env::current_exe() {
+        Ok(path) if !on_path => path.display().to_string(),
+        _ => NAME.to_owned(),
+    }
+}
+
 /// An empty table in the style of all commands.
 #[must_use]
 pub fn table(header: &[&str]) -> Table {

@@ -196,13 +196,11 @@ def long_error_texts():
 
 
 def transactions_are_refused():
-    import adbc_driver_flightsql.dbapi as flightsql
-
-    def begin():
-        with flightsql.connect(URL, autocommit=False) as connection, connection.cursor() as cursor:
+    with connect(URL) as connection:
+        fails(lambda: connection.adbc_connection.set_autocommit(False))
+        with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-
-    fails(begin)
+            same(cursor.fetchall(), [(1,)], "a statement after the refusal")
 
 
 def many_batches_read_partly():

@@ -114,19 +114,20 @@ fn check_expected(ordered: bool, expected: &[Vec<String>], answer: &Answer) -> R
 }
 
 fn text_rows(answer: &Answer) -> Result<Vec<Vec<String>>, String> {
-    let options = FormatOptions::default().with_null("NULL");
+    let options = FormatOptions::default();
     let mut rows = Vec::with_capacity(answer.rows());
     for batch in &answer.batches {
         let formatters = batch.columns().iter().map(|c| ArrayFormatter::try_new(c.as_ref(), &options));
         let formatters = formatters.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+        let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         for row in 0..batch.num_rows() {
-            let cells = formatters.iter().zip(batch.columns()).map(|(formatter, column)| {
-                let text = formatter.value(row).try_to_string().map_err(|e| e.to_string())?;
+            let cells = formatters.iter().zip(&nulls).map(|(formatter, nulls)| {
                 // A null inside a list shows as the empty text; a null cell as its word.
-                Ok(match text.as_str() {
-                    "" if !column.is_null(row) => "(empty)".to_owned(),
-                    _ => text,
-                })
+                if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                    return Ok("NULL".to_owned());
+                }
+                let text = formatter.value(row).try_to_string().map_err(|e| e.to_string())?;
+                Ok(if text.is_empty() { "(empty)".to_owned() } else { text })
             });
             rows.push(cells.collect::<Result<Vec<String>, String>>()?);
         }

@@ -1,10 +1,9 @@
 //! One DataFusion process with all rows in memory: what distribution must not change.
-use std::sync::Arc;
-
 use ancho_common::partition::functions;
 use datafusion::{
     error::Result,
     execution::SessionStateBuilder,
+    physical_plan::{ExecutionPlan, collect},
     prelude::{SessionConfig, SessionContext},
 };
 
@@ -65,7 +64,7 @@ impl Reference {
 }
 
 async fn answer(context: &SessionContext, sql: &str) -> Result<Answer> {
-    let frame = context.sql(sql).await?;
-    let schema = Arc::clone(frame.schema().inner());
-    Ok(Answer { schema, batches: frame.collect().await? })
+    // The schema of the physical plan: the logical one does not have its types unified yet.
+    let plan = context.sql(sql).await?.create_physical_plan().await?;
+    Ok(Answer { schema: plan.schema(), batches: collect(plan, context.task_ctx()).await? })
 }

@@ -31,7 +31,7 @@ pub async fn write_file(path: &Path, query: &str) -> anyhow::Result<()> {
 pub fn tpch(scale: f64) -> anyhow::Result<GeneratedData> {
     let dir: PathBuf = scratch_dir()?.join(format!("tpch-{scale}"));
     std::fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
-    let path = dir.with_extension("lock");
+    let path = dir.with_file_name(format!("tpch-{scale}.lock"));
     let lock = std::fs::File::create(&path).with_context(|| format!("create {}", path.display()))?;
     lock.lock().with_context(|| format!("lock {}", path.display()))?;
     write_parquet(&dir, scale, 4, &|_| {})

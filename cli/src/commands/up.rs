@@ -3,7 +3,7 @@ use std::{io::Write, path::PathBuf, time::Duration};
 
 use crate::{
     local::{self, ClusterFile, StartFailure, UpOptions},
-    output::Reported,
+    output::{Reported, program},
     values::duration,
 };
 
@@ -54,11 +54,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         writeln!(out, "the cluster in {shown} is up")?;
     }
     print_addresses(&started.cluster, &mut out)?;
+    let program = program();
     if let Some(url) = started.cluster.flight_urls.first() {
-        writeln!(out, "\nconnect   ancho sql --url {url}")?;
-        writeln!(out, "look      ancho cluster status --url {url}")?;
+        writeln!(out, "\nconnect   {program} sql --url {url}")?;
+        writeln!(out, "look      {program} cluster status --url {url}")?;
     }
-    writeln!(out, "stop      ancho down --data-dir {shown}")?;
+    writeln!(out, "stop      {program} down --data-dir {shown}")?;
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use super::{
     router::{AssignerExtension, PartitionAssigner},
 };
 use crate::{
+    checked_sum::checked_sum,
     error::{Error, Result},
     object_stores::ObjectStores,
     partition::functions,
@@ -147,6 +148,7 @@ fn worker_session(context: WorkerQueryContext, parts: &WorkerParts) -> Result<Se
     }
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(functions::all());
+    builder.aggregate_functions().get_or_insert_default().push(checked_sum());
     Ok(builder)
 }
 

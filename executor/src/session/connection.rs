@@ -204,6 +204,7 @@ impl Session {
         let (disk_used_bytes, disk_free_bytes) = self.links.disk.get();
         beats.sequence += 1;
         let beat = proto::Beat {
+            hindered: Vec::new(),
             sequence: beats.sequence,
             loaded: loaded
                 .iter()

@@ -175,6 +175,9 @@ pub struct Beat {
     pub disk_used_bytes: u64,
     #[prost(uint64, tag = "4")]
     pub disk_free_bytes: u64,
+    /// Partitions that are assigned to this executor and that it cannot serve.
+    #[prost(message, repeated, tag = "5")]
+    pub hindered: ::prost::alloc::vec::Vec<Hindrance>,
 }
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -185,6 +188,19 @@ pub struct Loaded {
     pub epoch: u64,
     #[prost(uint64, tag = "3")]
     pub version: u64,
+}
+/// Why an assigned partition is not served.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Hindrance {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    /// Epoch of the assignment that could not be carried out.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// For people, at most 300 bytes.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -930,7 +946,7 @@ pub mod scheduler_server {
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StageRequest {
-    #[prost(oneof = "stage_request::Body", tags = "1, 2")]
+    #[prost(oneof = "stage_request::Body", tags = "1, 2, 3")]
     pub body: ::core::option::Option<stage_request::Body>,
 }
 /// Nested message and enum types in `StageRequest`.
@@ -942,6 +958,9 @@ pub mod stage_request {
         Header(super::StageHeader),
         #[prost(message, tag = "2")]
         Batch(super::StageBatch),
+        /// Always the last message: a stream that ends without it was cut short and spoils the write.
+        #[prost(message, tag = "3")]
+        End(super::StageEnd),
     }
 }
 #[allow(clippy::all)]
@@ -967,6 +986,14 @@ pub struct StageBatch {
     /// One or more Arrow record batches in IPC stream format, schema included.
     #[prost(bytes = "bytes", tag = "3")]
     pub ipc: ::prost::bytes::Bytes,
+}
+/// The sender has sent everything.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StageEnd {
+    /// Rows of all batches of this stream.
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]

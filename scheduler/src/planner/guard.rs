@@ -18,6 +18,9 @@ use datafusion::{
 };
 use datafusion_distributed::{DistributedExec, DistributedLeafExec, NetworkBoundaryExt};
 
+/// Part of the error after which a query is planned again in one piece.
+pub const ORDER_ACROSS_SHUFFLE: &str = "it relies on the order of rows across a shuffle";
+
 /// Checks a plan before it runs.
 ///
 /// # Errors
@@ -54,7 +57,7 @@ fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>, depth: usize) -> Re
     if let Some(repartition) = node.downcast_ref::<RepartitionExec>()
         && repartition.preserve_order()
     {
-        return Err(unsafe_plan("it relies on the order of rows across a shuffle"));
+        return Err(unsafe_plan(ORDER_ACROSS_SHUFFLE));
     }
     node.children().into_iter().try_for_each(|child| walk(child, tasks, depth + 1))
 }

@@ -8,10 +8,12 @@
 //! * [`slots`] – one slot list for all leaves of a query
 //! * [`colocate`] – joins and aggregates of tables bucketed alike, without a shuffle
 //! * [`handlers`] – task counts, variants and routing for the distribution library
+//! * [`gather`] – plans that run in one piece, above scans on the owners
 //! * [`guard`] – refuses a plan that would not read each partition exactly once, on its owner
 //! * [`write`] – the logical and physical ends of a write
 pub mod catalog;
 pub mod colocate;
+pub mod gather;
 pub mod guard;
 pub mod handlers;
 pub mod recursion;

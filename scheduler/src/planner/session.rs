@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use ancho_common::{
+    checked_sum::checked_sum,
     error::Result,
     partition::functions,
     plan::session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
@@ -9,7 +10,7 @@ use ancho_common::{
 };
 use datafusion::{
     catalog::{CatalogProviderList, MemoryCatalogProviderList},
-    execution::{SessionState, SessionStateBuilder},
+    execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     prelude::SessionConfig,
 };
 use datafusion_distributed::{DistributedExt, LocalWorkerContext, SessionStateBuilderExt};
@@ -46,11 +47,13 @@ pub struct Sessions {
 pub struct PlanOptions {
     /// Joins of tables bucketed alike may skip the shuffle.
     pub colocate: bool,
+    /// Rows are gathered right above the scans: for what cannot run in pieces, or cannot be sent.
+    pub gather: bool,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { colocate: true }
+        Self { colocate: true, gather: false }
     }
 }
 
@@ -105,9 +108,9 @@ impl Sessions {
             .with_distributed_local_worker_context(local)
             .build();
         for function in functions::all() {
-            use datafusion::logical_expr::registry::FunctionRegistry;
             base.register_udf(function)?;
         }
+        base.register_udaf(checked_sum())?;
         Ok(base)
     }
 
@@ -121,7 +124,7 @@ impl Sessions {
         let streams = self.streams.unwrap_or_else(|| {
             state.live_executors().map(|e| e.streams as usize).min().unwrap_or(2)
         });
-        let streams = streams.max(1);
+        let streams = if options.gather { 1 } else { streams.max(1) };
         let base = if options.colocate { &self.base } else { &self.shuffled };
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(AnchoCatalog::new(Arc::clone(state))));
@@ -130,7 +133,11 @@ impl Sessions {
             .build();
         let config = session.config_mut();
         config.options_mut().execution.target_partitions = streams;
-        config.set_extension(Arc::new(Topology { state: Arc::clone(state), streams: streams.max(2) }));
+        config.set_extension(Arc::new(Topology {
+            state: Arc::clone(state),
+            streams: streams.max(2),
+            gather: options.gather,
+        }));
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
         config.set_distributed_worker_resolver(Workers(urls));
         let header = options_header(config.options())?;

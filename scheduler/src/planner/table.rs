@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use ancho_common::{
+    error::Error,
     partition::{PartitionKey, Partitioner, key},
     plan::scan::{BucketLayout, CayenneScanExec, ScanSource},
 };
@@ -16,7 +17,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 
-use super::topology::Topology;
+use super::{gather::GatherExec, topology::Topology};
 use crate::state::{ColumnSummary, Partition, Table};
 
 /// Schema and statistics come from the state; scans go to the owners of the partitions that a filter leaves.
@@ -69,6 +70,15 @@ impl AnchoTable {
             statistics: statistics(&self.table, &kept),
         })
     }
+}
+
+/// A table whose first rows are on their way.
+#[must_use]
+pub fn still_loading(table: &Table) -> Error {
+    Error::unavailable(format!(
+        "table {} has not been loaded yet; try again, or, if its load was broken off, apply the dataset again or drop it",
+        table.name
+    ))
 }
 
 /// Estimates over some partitions. All inexact: a count must come from the stored rows themselves.
@@ -151,10 +161,14 @@ impl TableProvider for AnchoTable {
         let topology = state.config().get_extension::<Topology>().ok_or_else(|| {
             DataFusionError::Internal(format!("table {} is planned outside a query", self.table.name))
         })?;
+        if self.table.loading {
+            return Err(still_loading(&self.table).into());
+        }
         let source = self.source(&topology, filters)?;
         // A limit counts rows after the filter, which only holds for a scan without one.
         let limit = limit.filter(|_| filters.is_empty());
         let scan = CayenneScanExec::try_new(Arc::new(source), projection.cloned(), limit, topology.streams)?;
-        Ok(Arc::new(scan))
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(scan);
+        Ok(if topology.gather { Arc::new(GatherExec::new(scan)) } else { scan })
     }
 }

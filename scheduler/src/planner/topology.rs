@@ -19,6 +19,8 @@ pub struct Topology {
     pub state: Arc<ClusterState>,
     /// Streams per task.
     pub streams: usize,
+    /// Everything above the scans runs in the scheduler, on one stream.
+    pub gather: bool,
 }
 
 impl Topology {
@@ -57,7 +59,10 @@ impl Topology {
             .owners
             .iter()
             .map(|id| match self.state.executors.get(id) {
-                Some(e) if e.liveness == Liveness::Up => format!("executor {} is still loading it", e.url),
+                Some(e) if e.liveness == Liveness::Up => match e.hindered.get(&partition.id) {
+                    Some(reason) => format!("executor {} cannot serve it: {reason}", e.url),
+                    None => format!("executor {} is still loading it", e.url),
+                },
                 Some(e) => format!("executor {} is down", e.url),
                 None => format!("executor {id} is gone"),
             })

@@ -123,6 +123,7 @@ impl<'a> Applier<'a> {
         )?;
         table.or_replace = change == Change::Replaced;
         table.dataset = Some(dataset_of(spec));
+        table.loading = true;
         propose(self.engine.node(), Command::CreateTable(Box::new(table))).await?;
         let loaded = self.load(spec, name).await;
         if let Err(error) = &loaded

@@ -2,7 +2,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ancho_common::error::{Error, Result};
-use arrow::record_batch::RecordBatch;
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
     common::ScalarValue,
     execution::{SendableRecordBatchStream, SessionState},
@@ -12,7 +12,7 @@ use datafusion::{
 };
 use futures::{TryStreamExt, future::BoxFuture};
 
-use crate::planner::{guard, recursion, subqueries};
+use crate::planner::{gather, guard, recursion, subqueries};
 
 /// A session that sees one state of the cluster.
 pub struct Attempt {
@@ -41,12 +41,24 @@ impl Attempt {
         bind(plan, parameters)
     }
 
+    /// Columns of the plan's rows: those after type coercion, which decides for instance what a `UNION` of two integer
+    /// types is.
+    ///
+    /// # Errors
+    /// The plan is not well typed.
+    pub fn announced(&self, plan: &LogicalPlan) -> Result<SchemaRef> {
+        let analyzed =
+            self.session.analyzer().execute_and_check(plan.clone(), self.session.config_options(), |_, _| {})?;
+        Ok(Arc::new(analyzed.schema().as_arrow().clone()))
+    }
+
     /// The distributed plan, checked by the guard. Runs what has to be run first: scalar subqueries and the tables of
     /// recursive queries.
     ///
     /// # Errors
     /// The plan cannot be made, a partition it reads has no serving owner, or it would be unsafe.
     pub async fn physical(&self, plan: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        gather::check(&plan, &self.session)?;
         let plan = self.run_subqueries(plan).await?;
         let plan = self.session.optimize(&plan)?;
         let plan = self.gather_recursive(plan).await?;

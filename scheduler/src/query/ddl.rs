@@ -53,7 +53,7 @@ pub async fn create_request(session: &SessionState, mut create: CreateTable) -> 
     let primary_key = primary_key(&create.constraints, &schema)?;
     let name = table_name(&create.name)?;
     let table = new_table(name, schema, partition_by, primary_key, params)?;
-    let table = NewTable { if_not_exists: create.if_not_exists, or_replace: create.or_replace, ..table };
+    let table = NewTable { if_not_exists: create.if_not_exists, or_replace: create.or_replace, loading: has_query, ..table };
     Ok(CreateRequest { table, query: has_query.then(|| create.input.as_ref().clone()) })
 }
 
@@ -81,6 +81,7 @@ pub fn new_table(
         primary_key,
         params,
         dataset: None::<Dataset>,
+        loading: false,
         partitions: keys.into_iter().map(|key| NewPartition { key, owners: Vec::new() }).collect(),
     };
     table.validate()?;

@@ -93,7 +93,7 @@ impl QueryEngine {
             if let Some(batch) = local_answer(&attempt, &plan).await? {
                 return Ok(single(batch));
             }
-            let schema = Arc::new(plan.schema().as_arrow().clone());
+            let schema = attempt.announced(&plan)?;
             let stream = attempt.stream(plan).await?;
             Ok(QueryStream { schema, stream: started(stream).await? })
         })
@@ -163,7 +163,7 @@ impl QueryEngine {
                     let request = ddl::create_request(attempt.session(), create.clone()).await?;
                     let query = request.query.ok_or_else(|| Error::internal("the query of a table went away"))?;
                     let table = existing(&state, name)?;
-                    self.writer.write(&attempt, &state, &table, bind(query, parameters)?, WriteKind::Append).await
+                    self.writer.write(&attempt, &state, &table, bind(query, parameters)?, WriteKind::Fill).await
                 }
             })
             .await;
@@ -254,7 +254,7 @@ impl SqlService for QueryEngine {
                 let unbound = attempt.logical(statement.clone(), None).await?;
                 let wanted = parameter_schema(&unbound)?;
                 let bound = bind(unbound, parameters)?;
-                (Arc::new(bound.schema().as_arrow().clone()), wanted)
+                (attempt.announced(&bound)?, wanted)
             }
             Statement::Explain { inner, analyze: _, verbose: _ } => {
                 let wanted = match inner.as_ref() {

@@ -5,7 +5,9 @@ use ancho_common::error::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
 use crate::{
-    planner::{handlers::NARROW_BUCKETED_STAGE, session::PlanOptions},
+    planner::{
+        gather::NEEDS_ONE_PIECE, guard::ORDER_ACROSS_SHUFFLE, handlers::NARROW_BUCKETED_STAGE, session::PlanOptions,
+    },
     raft::RaftNode,
     state::ClusterState,
 };
@@ -35,6 +37,11 @@ where
         };
         if error.message.contains(NARROW_BUCKETED_STAGE) && options.colocate {
             options.colocate = false;
+            continue;
+        }
+        let in_one_piece = [ORDER_ACROSS_SHUFFLE, NEEDS_ONE_PIECE].iter().any(|m| error.message.contains(m));
+        if in_one_piece && !options.gather {
+            options.gather = true;
             continue;
         }
         if !passes(&error) || Instant::now() >= deadline {

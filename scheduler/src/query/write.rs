@@ -36,6 +36,8 @@ const MAX_REPLY: usize = 64 << 20;
 pub enum WriteKind {
     /// Adds rows.
     Append,
+    /// Adds the first rows of a new table, which cannot be read before.
+    Fill,
     /// The rows replace all rows of the table.
     Overwrite,
     /// As `Overwrite`, and ends a refresh of a dataset.
@@ -44,7 +46,7 @@ pub enum WriteKind {
 
 impl WriteKind {
     fn overwrites(self) -> bool {
-        !matches!(self, Self::Append)
+        !matches!(self, Self::Append | Self::Fill)
     }
 }
 
@@ -96,7 +98,10 @@ impl Writer {
         }
         let rows = sent.values().map(|s| s.rows).sum();
         staged.touch(sent.values().map(|s| s.route.url.clone()));
-        if sent.is_empty() && kind != WriteKind::Refresh {
+        if table.loading && !matches!(kind, WriteKind::Fill | WriteKind::Refresh) {
+            return Err(crate::planner::table::still_loading(table));
+        }
+        if sent.is_empty() && matches!(kind, WriteKind::Append | WriteKind::Overwrite) {
             staged.settle();
             return Ok(0);
         }
@@ -108,17 +113,18 @@ impl Writer {
             parts,
             refreshed: kind == WriteKind::Refresh,
         };
+        // From here on a caller that goes away must not take back what may be committed.
+        staged.settle();
         match propose(&self.node, command).await {
             Ok(Outcome::Committed { parts }) => {
-                staged.settle();
                 self.publish(&target, &sent, &parts).await;
                 Ok(rows)
             }
             Ok(other) => Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}"))),
             Err(error) => {
                 // What may have been committed must stay staged: the owners learn the outcome from the state.
-                if error.kind == ErrorKind::Unknown {
-                    staged.settle();
+                if error.kind != ErrorKind::Unknown {
+                    staged.reopen();
                 }
                 Err(error)
             }
@@ -309,6 +315,10 @@ impl Staged {
 
     fn settle(&mut self) {
         self.settled = true;
+    }
+
+    fn reopen(&mut self) {
+        self.settled = false;
     }
 }
 

@@ -65,6 +65,8 @@ struct Held {
     key: SessionKey,
     /// What the executor says it can serve; nothing before its first beat.
     loaded: Option<BTreeMap<PartitionId, u64>>,
+    /// What the executor says it cannot serve: epoch and reason.
+    hindered: BTreeMap<PartitionId, (u64, String)>,
     told: Digest,
     told_at: Instant,
     /// A correction of the state that is being written.
@@ -122,6 +124,7 @@ impl Session {
             term,
             key,
             loaded: None,
+            hindered: BTreeMap::new(),
             told: Digest::default(),
             told_at: Instant::now(),
             correction: None,
@@ -236,6 +239,8 @@ impl Session {
     fn beat(&self, held: &mut Held, beat: Beat) -> Ended<()> {
         self.renew(held)?;
         held.loaded = Some(beat.loaded.iter().map(|l| (PartitionId(l.partition_id), l.epoch)).collect());
+        held.hindered =
+            beat.hindered.into_iter().map(|h| (PartitionId(h.partition_id), (h.epoch, h.reason))).collect();
         let (raft, limit, sequence) = (self.inner.raft.clone(), self.inner.options.ttl / 2, beat.sequence);
         held.acks.push(async move { raft.linearizable_within(limit).await.is_ok().then_some(sequence) }.boxed());
         self.correct(held)
@@ -347,14 +352,28 @@ impl Held {
         }
         let Some(loaded) = &self.loaded else { return Ok(None) };
         let owned = state.owned_of(&self.id, loaded);
-        if owned == known.loaded {
+        let hindered = self.current_hindrances(state);
+        if owned == known.loaded && hindered == known.hindered {
             return Ok(None);
         }
         Ok(Some(Command::ReportLoaded {
             executor: self.id.clone(),
             incarnation: self.hello.incarnation.clone(),
             loaded: owned,
+            hindered,
         }))
+    }
+
+    /// What the executor says hinders it, without what it said of earlier assignments.
+    fn current_hindrances(&self, state: &ClusterState) -> BTreeMap<PartitionId, String> {
+        if self.hindered.is_empty() {
+            return BTreeMap::new();
+        }
+        let epochs: BTreeMap<PartitionId, u64> =
+            self.hindered.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
+        let current = state.owned_of(&self.id, &epochs);
+        let reasons = self.hindered.iter().filter(|(id, _)| current.contains_key(id));
+        state.hindered_of(&self.id, reasons.map(|(id, (_, reason))| (*id, reason.clone())).collect())
     }
 }
 

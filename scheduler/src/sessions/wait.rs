@@ -84,7 +84,10 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
         None => "has no owner; start an executor".to_owned(),
         Some(owner) => match state.live_executors().find(|e| e.id == *owner) {
             None => format!("is owned by executor {owner}, which is down; start it again"),
-            Some(_) => format!("is still being loaded by executor {owner}; try again"),
+            Some(executor) => match executor.hindered.get(&partition.id) {
+                Some(reason) => format!("is not served: executor {owner} cannot serve it: {reason}"),
+                None => format!("is still being loaded by executor {owner}; try again"),
+            },
         },
     };
     Error::unavailable(format!("{place} {reason}"))
@@ -94,7 +97,7 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use ancho_common::{error::ErrorKind, ids::RequestId};
+    use ancho_common::{error::ErrorKind, ids::{PartitionId, RequestId}};
 
     use super::*;
     use crate::state::{
@@ -127,12 +130,24 @@ mod tests {
         let served = |deadline| wait_served(receiver.clone(), TableId(2), |_| true, deadline);
         let loading = served(soon()).await.unwrap_err();
         assert!(loading.kind.retryable() && loading.message.contains("being loaded by executor a"), "{loading}");
+        let partition = *sender.borrow().tables[&TableId(2)].partitions.keys().next().unwrap();
+        let report = |loaded, hindered| Command::ReportLoaded {
+            executor: id("a"),
+            incarnation: "1".into(),
+            loaded,
+            hindered,
+        };
+        let hindered = BTreeMap::from([(partition, "no room".repeat(50)), (PartitionId(99), "not owned".into())]);
+        apply(&sender, report(BTreeMap::new(), hindered));
+        let hindered = served(soon()).await.unwrap_err();
+        assert!(hindered.message.contains("executor a cannot serve it: no room"), "{hindered}");
+        let kept = sender.borrow().executors[&id("a")].hindered.clone();
+        assert_eq!((kept.len(), kept[&partition].len()), (1, 300), "only what it owns, and short");
 
         let waiting = tokio::spawn(wait_served(receiver.clone(), TableId(2), |_| true, later()));
         tokio::task::yield_now().await;
-        let partition = *sender.borrow().tables[&TableId(2)].partitions.keys().next().unwrap();
         let loaded = BTreeMap::from([(partition, 1)]);
-        apply(&sender, Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded });
+        apply(&sender, report(loaded, BTreeMap::new()));
         assert!(waiting.await.unwrap().is_ok());
         apply(&sender, Command::ExecutorDown { executor: id("a"), incarnation: "1".into() });
         assert!(served(soon()).await.unwrap_err().message.contains("executor a, which is down"));

@@ -37,10 +37,11 @@ impl ClusterState {
                     streams,
                     liveness: Liveness::Up,
                     loaded: Default::default(),
+                    hindered: Default::default(),
                 }),
             Command::ExecutorDown { executor, incarnation } => self.executor_down(&executor, &incarnation),
-            Command::ReportLoaded { executor, incarnation, loaded } => {
-                self.report_loaded(&executor, &incarnation, loaded)
+            Command::ReportLoaded { executor, incarnation, loaded, hindered } => {
+                self.report_loaded(&executor, &incarnation, loaded, hindered)
             }
             Command::RemoveExecutor { executor } => self.remove_executor(&executor),
             Command::CreateTable(table) => self.create_table(*table),

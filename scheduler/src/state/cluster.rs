@@ -87,6 +87,9 @@ pub struct Table {
     pub params: BTreeMap<String, String>,
     /// Where the rows come from, if the table mirrors a source.
     pub dataset: Option<Dataset>,
+    /// Its first rows are still on their way: until they are committed it cannot be read, since it would look empty.
+    #[serde(default)]
+    pub loading: bool,
     /// Grows with every commit to the table.
     pub version: u64,
     /// Partitions by id.
@@ -188,6 +191,9 @@ pub struct Executor {
     pub liveness: Liveness,
     /// What it can serve: partition and epoch.
     pub loaded: BTreeMap<PartitionId, u64>,
+    /// What it owns and says it cannot serve, and why.
+    #[serde(default)]
+    pub hindered: BTreeMap<PartitionId, String>,
 }
 
 /// Whether an executor's session is held.

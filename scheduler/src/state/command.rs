@@ -60,6 +60,9 @@ pub enum Command {
         incarnation: String,
         /// Partition and epoch; replaces the former report.
         loaded: BTreeMap<PartitionId, u64>,
+        /// Why assigned partitions are not served, a short text each; replaces the former report.
+        #[serde(default)]
+        hindered: BTreeMap<PartitionId, String>,
     },
     /// Creates a table and its first partitions.
     CreateTable(Box<NewTable>),
@@ -128,6 +131,9 @@ pub struct NewTable {
     pub params: BTreeMap<String, String>,
     /// Source, for a dataset.
     pub dataset: Option<Dataset>,
+    /// The table cannot be read before its first commit.
+    #[serde(default)]
+    pub loading: bool,
     /// Partitions known beforehand (all buckets, or the one of an unpartitioned table).
     pub partitions: Vec<NewPartition>,
 }

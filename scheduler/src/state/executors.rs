@@ -1,5 +1,5 @@
 //! Commands about executors: who is up, in which start of its process, and what it can serve.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ancho_common::{
     error::Error,
@@ -11,6 +11,9 @@ use super::{
     cluster::{ClusterState, Executor, Liveness},
     command::Outcome,
 };
+
+/// Longest text of a hindrance in bytes: it is in every copy of the state.
+pub(crate) const MAX_HINDRANCE: usize = 300;
 
 impl ClusterState {
     /// Marks an executor up. Another start of its process has loaded nothing yet; the same one keeps its report.
@@ -24,6 +27,7 @@ impl ClusterState {
             && former.incarnation == executor.incarnation
         {
             executor.loaded = std::mem::take(&mut former.loaded);
+            executor.hindered = std::mem::take(&mut former.hindered);
         }
         // An address leads to one process: whoever held it before is gone.
         for other in self.executors.values_mut() {
@@ -45,18 +49,22 @@ impl ClusterState {
         Ok(Outcome::Done)
     }
 
-    /// Replaces what an executor says it can serve by the part of it that it owns at that epoch.
+    /// Replaces what an executor says it can serve by the part of it that it owns at that epoch, and what it says
+    /// hinders it by the part that it owns.
     pub(super) fn report_loaded(
         &mut self,
         id: &ExecutorId,
         incarnation: &str,
         loaded: BTreeMap<PartitionId, u64>,
+        hindered: BTreeMap<PartitionId, String>,
     ) -> Applied {
         let owned = self.owned_of(id, &loaded);
+        let hindered = self.hindered_of(id, hindered);
         if let Some(executor) = self.executors.get_mut(id)
             && executor.incarnation == incarnation
         {
             executor.loaded = owned;
+            executor.hindered = hindered;
         }
         Ok(Outcome::Done)
     }
@@ -95,11 +103,36 @@ impl ClusterState {
             .collect()
     }
 
+    /// The entries of a report of hindrances for partitions that this executor owns, their texts cut to
+    /// [`MAX_HINDRANCE`].
+    pub(crate) fn hindered_of(
+        &self,
+        id: &ExecutorId,
+        mut hindered: BTreeMap<PartitionId, String>,
+    ) -> BTreeMap<PartitionId, String> {
+        if hindered.is_empty() {
+            return hindered;
+        }
+        let owned: BTreeSet<PartitionId> = self
+            .tables
+            .values()
+            .flat_map(|table| table.partitions.values())
+            .filter(|p| p.owners.contains(id))
+            .map(|p| p.id)
+            .collect();
+        hindered.retain(|partition, _| owned.contains(partition));
+        for reason in hindered.values_mut() {
+            reason.truncate(reason.floor_char_boundary(MAX_HINDRANCE));
+        }
+        hindered
+    }
+
     /// Takes partitions that changed hands, or that are gone, out of every executor's report.
     pub(super) fn forget_loaded(&mut self, partitions: &[PartitionId]) {
         for executor in self.executors.values_mut() {
             for partition in partitions {
                 executor.loaded.remove(partition);
+                executor.hindered.remove(partition);
             }
         }
     }

@@ -159,6 +159,7 @@ impl ClusterState {
             primary_key: new.primary_key,
             params: new.params,
             dataset: new.dataset,
+            loading: new.loading,
             version: 0,
             partitions: BTreeMap::new(),
             columns,

@@ -55,6 +55,7 @@ pub(crate) fn new_table(name: &str, buckets: u32, owners: &[&str]) -> NewTable {
         primary_key: vec![],
         params: BTreeMap::from([("cayenne_compression".into(), "on".into())]),
         dataset: None,
+        loading: false,
         partitions,
     }
 }
@@ -176,6 +177,7 @@ fn a_new_start_of_an_executor_has_loaded_nothing() {
         executor: id("a"),
         incarnation: incarnation.into(),
         loaded: loaded.clone(),
+        hindered: BTreeMap::new(),
     };
     cluster.ok(report("0", &all));
     assert!(cluster.0.executors[&id("a")].loaded.is_empty(), "a report of another start is ignored");
@@ -277,7 +279,7 @@ fn an_existing_name_is_refused_kept_or_replaced() {
     let kept = cluster.ok(create(NewTable { if_not_exists: true, ..new_table("t", 3, &["a"]) }));
     assert_eq!(kept, Outcome::Table { id: first, created: false });
     let loaded = BTreeMap::from([(cluster.partition(first, 0).id, 1)]);
-    cluster.ok(Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded });
+    cluster.ok(Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded, hindered: BTreeMap::new() });
     let second = cluster.create(NewTable { or_replace: true, ..new_table("t", 3, &["a"]) });
     assert!(second > first && cluster.0.tables.len() == 1);
     assert!(cluster.0.executors[&id("a")].loaded.is_empty());
@@ -319,7 +321,7 @@ fn owners_change_only_on_the_epoch_of_the_decision() {
     let table = cluster.create(new_table("t", 2, &["a"]));
     let (first, second) = (cluster.partition(table, 0).id, cluster.partition(table, 1).id);
     let loaded = BTreeMap::from([(first, 1), (second, 1)]);
-    cluster.ok(Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded });
+    cluster.ok(Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded, hindered: BTreeMap::new() });
     let place = |partition, epoch, owner: &str| Placement { partition, epoch, owners: vec![id(owner)] };
     cluster.ok(Command::Place {
         placements: vec![

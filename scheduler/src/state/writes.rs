@@ -64,6 +64,7 @@ impl ClusterState {
             }
         }
         table.version += 1;
+        table.loading = false;
         table.columns = merged_columns(table);
         if let (Some(dataset), Some(at)) = (&mut table.dataset, refreshed_at_ms) {
             dataset.refreshed_at_ms = Some(at);

@@ -110,14 +110,14 @@ async fn show(args: &Args, dir: &Path, cluster: &EmbeddedCluster) -> anyhow::Res
 
 fn hints() -> anyhow::Result<()> {
     let mut out = io::stdout();
-    writeln!(out, "\nnext:")?;
+    writeln!(out, "\nnext, with {}:", crate::output::program())?;
     for (command, what) in [
-        ("ancho demo --serve", "the same, and stays up to be queried"),
-        ("ancho demo --executors 4 --scale 0.2", "more executors, more data"),
-        ("ancho up --schedulers 3 --executors 3 --data-dir D", "a cluster of separate processes"),
-        ("ancho bench tpch --scale 1 --executors 2 --verify", "measured; build with `make release` first"),
+        ("demo --serve", "the same, and stays up to be queried"),
+        ("demo --executors 4 --scale 0.2", "more executors, more data"),
+        ("up --schedulers 3 --executors 3 --data-dir D", "a cluster of separate processes"),
+        ("bench tpch --scale 1 --executors 2 --verify", "measured; build with `make release` first"),
     ] {
-        writeln!(out, "  {command:<52} {what}")?;
+        writeln!(out, "  {command:<46} {what}")?;
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ async fn serve(cluster: &EmbeddedCluster) -> anyhow::Result<()> {
     let mut out = io::stdout();
     let url = cluster.url();
     writeln!(out, "\nthe cluster stays up until Ctrl-C. Connect with")?;
-    writeln!(out, "  ancho sql --url {url}")?;
+    writeln!(out, "  {} sql --url {url}", crate::output::program())?;
     writeln!(out, "or from Python (pip install adbc-driver-flightsql pyarrow):")?;
     writeln!(out, "  from adbc_driver_flightsql import dbapi")?;
     writeln!(out, "  with dbapi.connect(\"{url}\") as connection, connection.cursor() as cursor:")?;

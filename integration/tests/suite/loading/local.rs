@@ -69,7 +69,8 @@ fn csv_options_are_kept() {
         let spec = SpecText::new().dataset("odd", &format!("file://{}", path.display()), &options, &[]);
         apply(&client, &spec, "created").await?;
         let texts = client.query("SELECT column_2 FROM odd ORDER BY column_1").await?;
-        ensure!(first_column(&texts)? == ["a;b", "", "it's"], "{:?}", first_column(&texts)?);
+        // A CSV file cannot tell an empty text from a missing one.
+        ensure!(first_column(&texts)? == ["a;b", "NULL", "it's"], "{:?}", first_column(&texts)?);
         cluster.stop().await
     });
 }

@@ -198,6 +198,7 @@ fn create_table(name: &str) -> Request {
         primary_key: vec![],
         params: BTreeMap::new(),
         dataset: None,
+        loading: false,
         partitions: vec![],
     };
     Request { id: RequestId::new(), now_ms: 0, command: Command::CreateTable(Box::new(table)) }

@@ -139,11 +139,13 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 executor: executor(n),
                 incarnation: if *stale { "old".into() } else { incarnation.into() },
                 loaded: loaded.map(|((id, epoch), current)| (id, if *current { epoch } else { 7 })).collect(),
+                hindered: all_partitions(state).into_iter().map(|(id, _)| (id, "hindered".to_owned())).collect(),
             }
         }
         Step::Remove { executor: n } => Command::RemoveExecutor { executor: executor(n) },
         Step::Create { name, buckets, owner, replace, dataset } => Command::CreateTable(Box::new(NewTable {
             or_replace: *replace,
+            loading: *dataset,
             dataset: dataset.then_some(source),
             partitions: (0..*buckets).map(|b| new_partition(b, owner)).collect(),
             ..new_table(&format!("t{name}"), 0, &[])
