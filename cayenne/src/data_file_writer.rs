@@ -23,8 +23,9 @@ use vortex::layout::layouts::struct_::StructLayoutEncoding;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::metastore::FileRecord;
+use crate::options::WriteOptions;
 use crate::partition::Inner;
-use crate::session::{read_session, write_session};
+use crate::session::{read_session, write_session, write_strategy};
 use crate::sink::{FileDigest, HashingSink, hash_file};
 use crate::stats::SummaryBuilder;
 
@@ -41,11 +42,12 @@ pub(crate) struct DataFileWriter {
     encoder: JoinHandle<VortexResult<(u64, FileDigest)>>,
     written: Arc<AtomicU64>,
     raw_bytes: u64,
+    target_bytes: u64,
     summary: SummaryBuilder,
 }
 
 impl DataFileWriter {
-    pub(crate) fn create(inner: &Arc<Inner>, name: String) -> Result<Self> {
+    pub(crate) fn create(inner: &Arc<Inner>, name: String, options: WriteOptions) -> Result<Self> {
         let path = inner.dir.join(&name);
         let dtype = write_session()
             .arrow()
@@ -70,8 +72,11 @@ impl DataFileWriter {
         });
         let hook = Arc::clone(inner);
         let encoder = tokio::spawn(async move {
-            let summary =
-                write_session().write_options().write(&mut sink, ArrayStreamAdapter::new(dtype, batches)).await?;
+            let summary = write_session()
+                .write_options()
+                .with_strategy(write_strategy(options.compression))
+                .write(&mut sink, ArrayStreamAdapter::new(dtype, batches))
+                .await?;
             let synced = tokio::task::spawn_blocking(move || {
                 hook.step(Step::SyncFile).map_err(std::io::Error::other)?;
                 sink.sync()
@@ -87,13 +92,14 @@ impl DataFileWriter {
             encoder,
             written,
             raw_bytes: 0,
+            target_bytes: options.target_file_bytes.unwrap_or(inner.options.target_file_bytes),
             summary: SummaryBuilder::new(&inner.schema),
         })
     }
 
     /// Whether the file has reached its size.
     pub(crate) fn is_full(&self) -> bool {
-        let target = self.inner.options.target_file_bytes;
+        let target = self.target_bytes;
         self.written.load(Ordering::Relaxed) >= target || self.raw_bytes >= target.saturating_mul(MAX_RAW_FACTOR)
     }
 

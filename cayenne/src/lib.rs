@@ -45,7 +45,7 @@ pub use cache::ReadCache;
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
-pub use options::{Clock, PartitionIdentity, PartitionOptions, Retention, WriteMode};
+pub use options::{Clock, Compression, PartitionIdentity, PartitionOptions, Retention, WriteMode, WriteOptions};
 pub use partition::Partition;
 pub use pin::PinnedVersion;
 pub use publish::StagedInfo;

@@ -44,6 +44,26 @@ impl WriteMode {
     }
 }
 
+/// How rows are encoded. Files of both kinds are read alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// Light encodings that are chosen per block and evaluated without decoding.
+    #[default]
+    Btrblocks,
+    /// Also Zstandard for texts and Pco for numbers: smaller files, slower to write and to read.
+    Zstd,
+}
+
+/// How the files of one write are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// A file is ended once it has about this many bytes; `None` for the partition's
+    /// [`target_file_bytes`](PartitionOptions::target_file_bytes).
+    pub target_file_bytes: Option<u64>,
+    /// How rows are encoded.
+    pub compression: Compression,
+}
+
 /// How long superseded versions stay readable. A version is dropped by
 /// [`Partition::collect_garbage`](crate::Partition::collect_garbage) only when both rules let it go and nobody has it pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

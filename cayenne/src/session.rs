@@ -4,9 +4,14 @@ use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
 use vortex::VortexSessionDefault;
+use vortex::compressor::BtrBlocksCompressorBuilder;
+use vortex::file::WriteStrategyBuilder;
 use vortex::io::runtime::{AbortHandleRef, Executor, Handle};
 use vortex::io::session::RuntimeSessionExt;
+use vortex::layout::LayoutStrategy;
 use vortex::session::VortexSession;
+
+use crate::options::Compression;
 
 static READ: LazyLock<VortexSession> =
     LazyLock::new(|| <VortexSession as VortexSessionDefault>::default().with_tokio());
@@ -25,6 +30,19 @@ pub(crate) fn read_session() -> &'static VortexSession {
 /// For writing: encoding runs on the blocking pool of the current Tokio runtime.
 pub(crate) fn write_session() -> &'static VortexSession {
     &WRITE
+}
+
+/// What turns rows into a file.
+pub(crate) fn write_strategy(compression: Compression) -> Arc<dyn LayoutStrategy> {
+    let session = write_session();
+    let builder = WriteStrategyBuilder::from_session(session);
+    match compression {
+        Compression::Btrblocks => builder.build(),
+        Compression::Zstd => {
+            let compact = BtrBlocksCompressorBuilder::from_session(session).with_compact();
+            builder.with_btrblocks_builder(compact).build()
+        }
+    }
 }
 
 /// Compressing one block takes milliseconds, too long for a worker that also answers queries and

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::layout;
 use crate::metastore::{FileRecord, WriteRecord};
-use crate::options::WriteMode;
+use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
 use crate::state::{DataFile, Staged};
 use crate::stats::DataSummary;
@@ -28,6 +28,7 @@ pub struct StagedWriter {
     partition: Partition,
     write_id: Uuid,
     mode: WriteMode,
+    options: WriteOptions,
     open: Option<DataFileWriter>,
     /// Files this writer created and still has to answer for.
     created: Vec<String>,
@@ -43,6 +44,19 @@ impl Partition {
     /// [`Error::WriteSealed`] when a write with this id was finished before (with its summary: the caller has
     /// nothing to send again), [`Error::WriteInProgress`], [`Error::ReadOnly`].
     pub async fn begin_write(&self, write_id: Uuid, mode: WriteMode) -> Result<StagedWriter> {
+        self.begin_write_with(write_id, mode, WriteOptions::default()).await
+    }
+
+    /// As [`begin_write`](Self::begin_write), with the say over the files.
+    ///
+    /// # Errors
+    /// As [`begin_write`](Self::begin_write).
+    pub async fn begin_write_with(
+        &self,
+        write_id: Uuid,
+        mode: WriteMode,
+        options: WriteOptions,
+    ) -> Result<StagedWriter> {
         self.inner.check_writable()?;
         let sealed = self.blocking("looking up a write", move |inner| inner.metastore.lock().write(write_id)).await?;
         if let Some(record) = sealed {
@@ -55,6 +69,7 @@ impl Partition {
             partition: self.clone(),
             write_id,
             mode,
+            options,
             open: None,
             created: Vec::new(),
             finished: Vec::new(),
@@ -89,6 +104,32 @@ impl StagedWriter {
         Ok(())
     }
 
+    /// Whether rows could be written, without taking them in.
+    ///
+    /// # Errors
+    /// Those that [`write`](Self::write) names as found beforehand.
+    pub fn check(&self, batch: &RecordBatch) -> Result<()> {
+        check_batch(&self.partition.inner, batch)
+    }
+
+    /// Whether a file is being written: an encoder holds its buffers.
+    pub fn has_open_file(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Ends the file that is being written, which frees the encoder's buffers. The next rows begin another one.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); drop the writer then.
+    pub async fn end_file(&mut self) -> Result<()> {
+        self.check_whole()?;
+        let Some(file) = self.open.take() else { return Ok(()) };
+        self.broken = true;
+        self.finished.push(file.finish(self.write_id).await?);
+        self.broken = false;
+        Ok(())
+    }
+
     fn check_whole(&self) -> Result<()> {
         if self.broken {
             return Err(Error::WriterBroken {
@@ -105,7 +146,7 @@ impl StagedWriter {
             None => {
                 let name = layout::new_data_file();
                 self.created.push(name.clone());
-                DataFileWriter::create(&self.partition.inner, name)?
+                DataFileWriter::create(&self.partition.inner, name, self.options)?
             }
         };
         file.write(batch).await?;

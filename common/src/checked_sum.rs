@@ -46,7 +46,10 @@ fn can_overflow(args: &AccumulatorArgs<'_>) -> bool {
 }
 
 fn overflow() -> DataFusionError {
-    Error::invalid("sum: the total does not fit a decimal of 38 digits; cast the values to double or to a smaller scale").into()
+    Error::invalid(
+        "sum: the total does not fit a decimal of 38 digits; cast the values to double or to a smaller scale",
+    )
+    .into()
 }
 
 impl AggregateUDFImpl for CheckedSum {

@@ -194,6 +194,9 @@ impl From<DataFusionError> for Error {
         if text.contains("ancho[") {
             return Self::from_text(&text, ErrorKind::Internal);
         }
+        if let Some(lost) = lost_peer(&error, &text) {
+            return lost;
+        }
         let kind = match error.find_root() {
             DataFusionError::ResourcesExhausted(_) => ErrorKind::Exhausted,
             DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
@@ -208,6 +211,36 @@ impl From<DataFusionError> for Error {
         };
         Self::new(kind, error.strip_backtrace())
     }
+}
+
+/// What the transport says when a process that takes part in a query goes away. Behind another process only the text of
+/// such an error is left.
+const LOST_PEER: &[&str] = &[
+    "The service is currently unavailable",
+    "transport error",
+    "tcp connect error",
+    "http2 error",
+    "h2 protocol error",
+    "error reading a body from connection",
+    "connection reset",
+    "Connection reset",
+    "broken pipe",
+    "Broken pipe",
+    "operation was canceled",
+    "channel closed",
+    "timed-out while waiting for the plan",
+];
+
+fn lost_peer(error: &DataFusionError, text: &str) -> Option<Error> {
+    let status = match error.find_root() {
+        DataFusionError::External(source) => source.downcast_ref::<tonic::Status>(),
+        _ => None,
+    };
+    let lost = status.is_some_and(|s| matches!(s.code(), Code::Unavailable | Code::Unknown | Code::Cancelled))
+        || LOST_PEER.iter().any(|mark| text.contains(mark));
+    // The text of a transport error runs to many lines of debug output; what it says is this.
+    let detail = status.map_or_else(|| text.chars().take(160).collect(), |s| s.message().to_owned());
+    lost.then(|| Error::unavailable(format!("an executor was lost while the statement ran ({detail}); try again")))
 }
 
 /// Longest text put into a status: HTTP/2 header blocks are limited, and a cut text beats a broken stream.
@@ -281,6 +314,16 @@ mod tests {
             assert_eq!(Error::from(tonic::Status::from(error.clone())), error);
             assert_eq!(Error::from(DataFusionError::from(error.clone())), error);
         }
+    }
+
+    #[test]
+    fn a_lost_peer_is_unavailable_wherever_it_was_noticed() {
+        let near = DataFusionError::External(Box::new(tonic::Status::unavailable("tcp connect error")));
+        let far = DataFusionError::Execution("External error: code: 'The service is currently unavailable'".into());
+        for error in [near, far] {
+            assert_eq!(Error::from(error).kind, ErrorKind::Unavailable);
+        }
+        assert_eq!(Error::from(DataFusionError::Execution("Divide by zero error".into())).kind, ErrorKind::Invalid);
     }
 
     #[test]

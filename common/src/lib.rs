@@ -8,5 +8,7 @@ pub mod ids;
 pub mod object_stores;
 pub mod partition;
 pub mod plan;
+pub mod recorder;
 pub mod schema;
 pub mod spec;
+pub mod storable;

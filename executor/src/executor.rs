@@ -23,6 +23,7 @@ use crate::{
     host::{Assignments, HostOptions, PartitionHost, PartitionInfo},
     identity::DataDir,
     ingest::Ingest,
+    metric, metrics_server,
     options::ExecutorOptions,
     server,
     session::{DiskGauge, Lease, Session, SessionLinks, SessionStatus},
@@ -55,6 +56,7 @@ struct Running {
     status: watch::Receiver<SessionStatus>,
     stop_session: watch::Sender<bool>,
     stop_server: CancellationToken,
+    metrics_address: Option<SocketAddr>,
     /// `Some` once the executor has ended.
     ended: watch::Sender<Option<Result<(), Arc<Error>>>>,
     /// Keeps the directory locked until the executor is stopped.
@@ -87,17 +89,29 @@ impl Executor {
         let lease = Arc::new(Lease::default());
         let host = PartitionHost::open(&data_dir, Arc::clone(&lease), host_options).await?;
         let incarnation = Uuid::new_v4().to_string();
-        let ingest = Ingest::new(Arc::clone(&host), &incarnation);
+        let ingest = Ingest::new(Arc::clone(&host), &incarnation, options.memory_bytes);
 
         let (status, status_receiver) = watch::channel(SessionStatus::default());
         let (assignments, assignments_receiver) = watch::channel(None);
         let (stop_session, stop_receiver) = watch::channel(false);
         let disk = Arc::new(DiskGauge::default());
-        let links = SessionLinks { lease, loaded: host.loaded(), assignments, status, disk: Arc::clone(&disk) };
+        let links = SessionLinks {
+            lease,
+            loaded: host.loaded(),
+            hindered: host.hindered(),
+            assignments,
+            status,
+            disk: Arc::clone(&disk),
+        };
         let hello = hello(&options, &data_dir, &incarnation, &url);
         let session =
             Session::spawn(Arc::clone(&data_dir), hello, options.scheduler_urls.clone(), links, stop_receiver)?;
 
+        let stop_server = CancellationToken::new();
+        let metrics_address = match options.metrics {
+            Some(address) => Some(metrics_server::start(address, stop_server.clone()).await?),
+            None => None,
+        };
         let running = Arc::new(Running {
             id: data_dir.executor_id(),
             incarnation,
@@ -107,7 +121,8 @@ impl Executor {
             ingest,
             status: status_receiver,
             stop_session,
-            stop_server: CancellationToken::new(),
+            stop_server,
+            metrics_address,
             ended: watch::Sender::new(None),
             data_dir: Mutex::new(Some(Arc::clone(&data_dir))),
         });
@@ -123,6 +138,12 @@ impl Executor {
         let upkeep = [
             tokio::spawn(reconcile_loop(Arc::clone(&running.host), assignments_receiver)),
             tokio::spawn(sweep_loop(Arc::clone(&running), data_dir, disk)),
+            tokio::spawn(metric::follow(
+                running.id.0.clone(),
+                running.host.loaded(),
+                running.host.hindered(),
+                running.status.clone(),
+            )),
         ];
         tokio::spawn(supervise(Arc::clone(&running), session, serving, upkeep));
         Ok(ExecutorHandle { inner: running })
@@ -205,6 +226,11 @@ async fn sweep_loop(running: Arc<Running>, data_dir: Arc<DataDir>, disk: Arc<Dis
         }
         running.ingest.reap().await;
         running.host.sweep().await;
+        if running.metrics_address.is_some() {
+            let host = Arc::clone(&running.host);
+            // A disk that cannot be measured shows elsewhere.
+            let _ = tokio::task::spawn_blocking(move || metric::measure_directories(&host)).await;
+        }
     }
 }
 
@@ -213,7 +239,7 @@ async fn supervise(
     running: Arc<Running>,
     session: tokio::sync::oneshot::Receiver<Result<()>>,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
-    upkeep: [JoinHandle<()>; 2],
+    upkeep: [JoinHandle<()>; 3],
 ) {
     let mut serving = serving;
     let session_result =
@@ -262,6 +288,12 @@ impl ExecutorHandle {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.inner.address
+    }
+
+    /// Address of its metrics, if they are served.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.inner.metrics_address
     }
 
     /// Stable id.

@@ -20,20 +20,22 @@
 //!
 //! Nothing here knows of Raft: a set of assignments, each partition with epoch, version and latest commits, is all that
 //! an executor learns of the cluster.
-pub mod executor;
-pub mod options;
 pub mod error;
-pub mod identity;
-pub mod session;
+pub mod executor;
 pub mod host;
+pub mod identity;
 pub mod ingest;
+pub mod options;
+pub mod session;
 pub mod worker;
 
 mod disk;
+mod metric;
+mod metrics_server;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use executor::{Executor, ExecutorHandle};
-pub use host::{HostOptions, LoadedPartition, PartitionHost, PartitionInfo};
+pub use host::{HinderedPartition, HostOptions, LoadedPartition, PartitionHost, PartitionInfo};
 pub use options::ExecutorOptions;

@@ -15,10 +15,13 @@ pub struct ExecutorOptions {
     pub advertise_url: Option<String>,
     /// Streams per task that it wants planned; by default its cores.
     pub streams: u32,
-    /// Memory for queries, in bytes, as told to the schedulers; 0 says nothing.
+    /// Memory in bytes, as told to the schedulers; 0 says nothing. Queries may take all of it; what writes may take on
+    /// top is a share of it (of 4 GiB where it is 0).
     pub memory_bytes: u64,
     /// Failure domain it stands in, for people and later for placement.
     pub zone: Option<String>,
+    /// Where Prometheus finds `/metrics`; nowhere if `None`.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl ExecutorOptions {
@@ -33,6 +36,7 @@ impl ExecutorOptions {
             streams: u32::try_from(cores).unwrap_or(u32::MAX),
             memory_bytes: 0,
             zone: None,
+            metrics: None,
         }
     }
 }

@@ -245,9 +245,10 @@ impl QueryCase {
     #[must_use]
     pub fn in_sample(&self, one_in: u64) -> bool {
         // FNV-1a: the same on every machine and in every release.
-        let hash = self.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = self
+            .id
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         (hash >> 16).is_multiple_of(one_in.max(1))
     }
 }

@@ -142,9 +142,7 @@ fn rounded(cell: &str) -> String {
 
 fn close(a: &str, b: &str) -> bool {
     match (a.parse::<f64>(), b.parse::<f64>()) {
-        (Ok(a), Ok(b)) => {
-            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= RELATIVE * a.abs().max(b.abs())
-        }
+        (Ok(a), Ok(b)) => a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= RELATIVE * a.abs().max(b.abs()),
         _ => false,
     }
 }

@@ -3,7 +3,7 @@ use ancho_common::partition::functions;
 use datafusion::{
     error::Result,
     execution::SessionStateBuilder,
-    physical_plan::{ExecutionPlan, collect},
+    physical_plan::collect,
     prelude::{SessionConfig, SessionContext},
 };
 

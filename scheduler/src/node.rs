@@ -125,7 +125,8 @@ impl Scheduler {
         let parts = WorkerParts { host: None, assigner, channels: channels.clone(), runtime };
         let tasks_here = worker(parts.clone());
         let self_url = Url::parse(&internal_url).map_err(|e| Error::invalid(format!("{internal_url}: {e}")))?;
-        let sessions = Sessions::try_new(&parts, || tasks_here.to_local_worker_context(self_url.clone()), options.streams)?;
+        let sessions =
+            Sessions::try_new(&parts, || tasks_here.to_local_worker_context(self_url.clone()), options.streams)?;
 
         let manager = SessionManager::new(node.clone(), session_options(&options, &internal_url), stop.clone());
         let service = SchedulerService::new(node.clone(), Arc::new(manager.clone())).into_server();
@@ -176,7 +177,9 @@ impl Scheduler {
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let failed = |e: std::io::Error| {
-        Error::unavailable(format!("the internal service cannot listen on {address}: {e}; free the port or choose another"))
+        Error::unavailable(format!(
+            "the internal service cannot listen on {address}: {e}; free the port or choose another"
+        ))
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;

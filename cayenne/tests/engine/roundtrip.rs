@@ -8,7 +8,9 @@ use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::*;
-use cayenne::{Error, Partition, PartitionOptions, ScanRequest, WriteMode, check_schema, scan};
+use cayenne::{
+    Compression, Error, Partition, PartitionOptions, ScanRequest, WriteMode, WriteOptions, check_schema, scan,
+};
 use datafusion::common::ScalarValue;
 use tempfile::TempDir;
 
@@ -216,6 +218,50 @@ async fn every_type_comes_back_as_it_was() {
         let found = in_order(&expected.schema(), &run(plan).await);
         assert_same(&expected, &found);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zstd_files_hold_the_same_and_a_write_can_end_its_file_early() {
+    let columns = columns();
+    let batch = batch_of(&columns);
+    let mut bytes = Vec::new();
+    for compression in [Compression::Btrblocks, Compression::Zstd] {
+        let dir = TempDir::new().unwrap();
+        let partition = create(dir.path(), batch.schema());
+        let id = uuid::Uuid::new_v4();
+        let options = WriteOptions { compression, ..WriteOptions::default() };
+        let mut writer = partition.begin_write_with(id, WriteMode::Append, options).await.unwrap();
+        assert!(!writer.has_open_file());
+        writer.check(&batch).unwrap();
+        writer.write(batch.slice(0, 1000)).await.unwrap();
+        assert!(writer.has_open_file());
+        writer.end_file().await.unwrap();
+        writer.end_file().await.unwrap();
+        assert!(!writer.has_open_file());
+        writer.write(batch.slice(1000, ROWS - 1000)).await.unwrap();
+        assert_eq!(writer.finish().await.unwrap().files, 2);
+        partition.publish(id, 1).await.unwrap();
+        drop(partition);
+        let partition = Partition::open(dir.path(), PartitionOptions::default()).unwrap();
+        assert_same(&batch, &in_order(&batch.schema(), &read_version(&partition, None).await));
+        assert_eq!(data_files(dir.path()).len(), 2);
+        bytes.push(partition.summary().bytes);
+    }
+    assert!(bytes[1] != bytes[0], "the choice has an effect: {bytes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_end_at_the_size_that_the_write_asks_for() {
+    let dir = TempDir::new().unwrap();
+    let partition = create(dir.path(), numbers_schema());
+    let options = WriteOptions { target_file_bytes: Some(64 << 10), ..WriteOptions::default() };
+    let id = uuid::Uuid::new_v4();
+    let mut writer = partition.begin_write_with(id, WriteMode::Append, options).await.unwrap();
+    for from in (0..600_000).step_by(60_000) {
+        writer.write(numbers(from, from + 60_000)).await.unwrap();
+    }
+    let summary = writer.finish().await.unwrap();
+    assert!(summary.files > 1 && summary.rows == 600_000, "{} files", summary.files);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -40,6 +40,9 @@ pub struct Args {
     /// Memory for queries, as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
+    /// Port for Prometheus: /metrics, at the address it listens on; without it nothing is served
+    #[arg(long, value_name = "PORT")]
+    metrics_port: Option<u16>,
     /// Leave the terminal's session (set by `ancho up`)
     #[arg(long, hide = true)]
     detached: bool,
@@ -63,11 +66,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut options = ExecutorOptions::new(args.data_dir, args.scheduler_address);
     options.bind = SocketAddr::new(args.bind, args.port);
+    options.metrics = args.metrics_port.map(|port| SocketAddr::new(args.bind, port));
     options.advertise_url = args.advertise_url;
     options.streams = args.streams.unwrap_or(options.streams);
     options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
     let handle = Executor::start(options).await?;
-    let line = format!("executor ready: {} at {}", handle.id(), handle.url());
+    let metrics = handle.metrics_address().map(|at| format!(", metrics http://{at}/metrics")).unwrap_or_default();
+    let line = format!("executor ready: {} at {}{metrics}", handle.id(), handle.url());
     server::announce(&line, args.ready_file.as_deref())?;
     tokio::select! {
         signal = server::stop_signal() => tracing::info!("{}: stopping", signal?),

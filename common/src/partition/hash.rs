@@ -128,16 +128,13 @@ pub fn hashes(version: u32, values: &ArrayRef) -> Result<Vec<Option<u64>>> {
             "bucket hash version {version} is not known to this release (it knows {HASH_VERSION}); upgrade it"
         )));
     }
-    let unsupported =
-        || Error::invalid(format!("values of type {} cannot be bucketed", values.data_type()));
+    let unsupported = || Error::invalid(format!("values of type {} cannot be bucketed", values.data_type()));
     let convert = |to: &DataType| -> Result<ArrayRef> { cast(values, to).map_err(|e| Error::internal(e.to_string())) };
     let mut scratch = Vec::new();
     Ok(match values.data_type() {
         DataType::UInt64 => numbers!(values, UInt64Type, b'i', |v: i128| v),
         t if t.is_integer() => numbers!(convert(&DataType::Int64)?, Int64Type, b'i', |v: i128| v),
-        DataType::Boolean => {
-            values.as_boolean().iter().map(|v| v.map(|v| xxh64(&[b'b', u8::from(v)], 0))).collect()
-        }
+        DataType::Boolean => values.as_boolean().iter().map(|v| v.map(|v| xxh64(&[b'b', u8::from(v)], 0))).collect(),
         DataType::Utf8 => {
             values.as_string::<i32>().iter().map(|v| v.map(|v| hash_bytes(b's', v.as_bytes(), &mut scratch))).collect()
         }

@@ -250,8 +250,15 @@ mod tests {
         }
         let all = rows();
         let df_schema = DFSchema::try_from(all.schema().as_ref().clone()).unwrap();
-        let specs =
-            [&["bucket(8, k)"][..], &["k"], &["s"], &["year(d)"], &["d"], &["s", "bucket(2, k)"], &["k % 5", "month(d)"]];
+        let specs = [
+            &["bucket(8, k)"][..],
+            &["k"],
+            &["s"],
+            &["year(d)"],
+            &["d"],
+            &["s", "bucket(2, k)"],
+            &["k % 5", "month(d)"],
+        ];
         let filters = [
             ("k = 3", true),
             ("k in (3, 4, null)", true),

@@ -48,10 +48,8 @@ impl Partitioner {
     }
 
     fn key_of(&self, values: &[ArrayRef], row: usize) -> Result<PartitionKey> {
-        let texts = values
-            .iter()
-            .map(|v| Ok(key::canonical(&v.slice(row, 1))?.pop().flatten()))
-            .collect::<Result<Vec<_>>>()?;
+        let texts =
+            values.iter().map(|v| Ok(key::canonical(&v.slice(row, 1))?.pop().flatten())).collect::<Result<Vec<_>>>()?;
         Ok(PartitionKey(texts))
     }
 }
@@ -123,7 +121,8 @@ mod tests {
 
     #[test]
     fn no_row_is_lost_and_no_key_comes_twice() {
-        for spec in [&["bucket(16, k)"][..], &["s"], &["year(d)"], &["s", "bucket(3, k)"], &["k % 3", "d is null"], &[]] {
+        for spec in [&["bucket(16, k)"][..], &["s"], &["year(d)"], &["s", "bucket(3, k)"], &["k % 3", "d is null"], &[]]
+        {
             let parts = split(spec);
             assert_eq!(parts.iter().map(|(_, b)| b.num_rows()).sum::<usize>(), 1000, "{spec:?}");
             let mut keys: Vec<_> = parts.iter().map(|(k, _)| k).collect();

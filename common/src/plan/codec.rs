@@ -10,7 +10,8 @@ use datafusion::{
 };
 use datafusion_proto::{
     physical_plan::{
-        DefaultPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
+        DefaultPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext,
+        PhysicalProtoConverterExtension,
     },
     protobuf::PhysicalExprNode,
 };
@@ -82,8 +83,7 @@ impl AnchoCodec {
             streams: to_usize(&[node.streams])?[0],
             bucketed: node.by_bucket.then(|| to_usize(&node.hash_columns)).transpose()?,
         };
-        let scan =
-            CayenneScanExec::from_parts(TableId(node.table_id), node.table, schema, parts, self.host.clone())?;
+        let scan = CayenneScanExec::from_parts(TableId(node.table_id), node.table, schema, parts, self.host.clone())?;
         Ok(Arc::new(scan))
     }
 }

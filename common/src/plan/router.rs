@@ -7,9 +7,14 @@ use std::{
 };
 
 use ancho_proto::v1::{
-    self, StageBatch, StageHeader, StageReply, StageRequest, executor_client::ExecutorClient, stage_request::Body,
+    self, StageBatch, StageEnd, StageHeader, StageReply, StageRequest, executor_client::ExecutorClient,
+    stage_request::Body,
 };
-use arrow::{array::RecordBatch, ipc::writer::StreamWriter};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::DataType,
+    ipc::writer::StreamWriter,
+};
 use async_trait::async_trait;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::ReceiverStream;
@@ -105,6 +110,8 @@ struct Held {
 struct Connection {
     sender: mpsc::Sender<StageRequest>,
     call: JoinHandle<Result<StageReply>>,
+    /// Rows handed to it.
+    rows: u64,
 }
 
 /// Sends the rows of one stream of a write.
@@ -155,6 +162,7 @@ impl RowRouter {
                 return Err(Error::internal(format!("table {}: key {key} has no route", self.target.table)));
             };
             let held = self.held.entry(route.partition).or_default();
+            let rows = own_texts(rows)?;
             let bytes = rows.get_array_memory_size();
             held.rows += rows.num_rows();
             held.bytes += bytes;
@@ -181,9 +189,15 @@ impl RowRouter {
         for partition in waiting {
             self.flush(partition).await?;
         }
+        let mut calls = Vec::with_capacity(self.connections.len());
         for (executor, connection) in self.connections.drain() {
-            drop(connection.sender);
-            let reply = ended(connection.call).await?;
+            let end = StageEnd { rows: connection.rows };
+            // If the call has ended already, its answer says why.
+            let _ = connection.sender.send(StageRequest { body: Some(Body::End(end)) }).await;
+            calls.push((executor, connection.call));
+        }
+        for (executor, call) in calls {
+            let reply = ended(call).await?;
             let received: HashMap<u64, u64> = reply.partitions.iter().map(|p| (p.partition_id, p.rows)).collect();
             for sent in self.sent.values().filter(|s| s.route.executor == executor) {
                 let got = received.get(&sent.route.partition.0).copied().unwrap_or(0);
@@ -218,23 +232,27 @@ impl RowRouter {
         };
         sent.rows += held.rows as u64;
         let route = sent.route.clone();
-        for ipc in encode(&held.batches)? {
+        for (rows, ipc) in encode(&held.batches)? {
             let batch = StageBatch { partition_id: partition.0, epoch: route.epoch, ipc: ipc.into() };
-            self.send(&route, batch).await?;
+            self.send(&route, batch, rows as u64).await?;
         }
         Ok(())
     }
 
-    async fn send(&mut self, route: &Route, batch: StageBatch) -> Result<()> {
+    async fn send(&mut self, route: &Route, batch: StageBatch, rows: u64) -> Result<()> {
         if !self.connections.contains_key(&route.executor) {
             let connection = self.open(route).await?;
             self.connections.insert(route.executor.clone(), connection);
         }
-        let Some(connection) = self.connections.get(&route.executor) else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(&route.executor) else {
+            return Err(Error::internal(format!("executor {} has no connection", route.url)));
+        };
+        connection.rows += rows;
         if connection.sender.send(StageRequest { body: Some(Body::Batch(batch)) }).await.is_err() {
             // The owner ended the call early; its answer says why.
-            let Some(connection) = self.connections.remove(&route.executor) else { return Ok(()) };
-            ended(connection.call).await?;
+            if let Some(connection) = self.connections.remove(&route.executor) {
+                ended(connection.call).await?;
+            }
             return Err(Error::unavailable(format!("executor {} stopped taking rows", route.url)));
         }
         Ok(())
@@ -257,8 +275,28 @@ impl RowRouter {
             let reply = client.stage(ReceiverStream::new(receiver)).await?;
             Ok(reply.into_inner())
         });
-        Ok(Connection { sender, call })
+        Ok(Connection { sender, call, rows: 0 })
     }
+}
+
+/// The rows of one partition with texts of their own. Views share the texts of the whole batch, which would otherwise
+/// go to every partition.
+fn own_texts(batch: RecordBatch) -> Result<RecordBatch> {
+    let is_view = |column: &ArrayRef| matches!(column.data_type(), DataType::Utf8View | DataType::BinaryView);
+    if !batch.columns().iter().any(is_view) {
+        return Ok(batch);
+    }
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|column| match column.data_type() {
+            DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+            DataType::BinaryView => Arc::new(column.as_binary_view().gc()) as ArrayRef,
+            _ => Arc::clone(column),
+        })
+        .collect();
+    RecordBatch::try_new(batch.schema(), columns)
+        .map_err(|e| Error::internal(format!("rows cannot be made compact: {e}")))
 }
 
 async fn ended(call: JoinHandle<Result<StageReply>>) -> Result<StageReply> {
@@ -268,7 +306,8 @@ async fn ended(call: JoinHandle<Result<StageReply>>) -> Result<StageReply> {
 /// Largest encoded message; a batch above it is halved until it fits or has one row.
 const MAX_MESSAGE: usize = 32 << 20;
 
-fn encode(batches: &[RecordBatch]) -> Result<Vec<Vec<u8>>> {
+/// Messages with their numbers of rows.
+fn encode(batches: &[RecordBatch]) -> Result<Vec<(usize, Vec<u8>)>> {
     let failed = |e: arrow::error::ArrowError| Error::internal(format!("rows cannot be encoded: {e}"));
     let Some(first) = batches.first() else { return Ok(Vec::new()) };
     let mut pending = vec![arrow::compute::concat_batches(&first.schema(), batches).map_err(failed)?];
@@ -283,8 +322,36 @@ fn encode(batches: &[RecordBatch]) -> Result<Vec<Vec<u8>>> {
             pending.push(batch.slice(half, batch.num_rows() - half));
             pending.push(batch.slice(0, half));
         } else {
-            out.push(bytes);
+            out.push((batch.num_rows(), bytes));
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{Int64Array, StringViewArray, UInt32Array},
+        compute::take_record_batch,
+        datatypes::{Field, Schema},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_batch_takes_only_its_own_texts_along() {
+        let schema =
+            Schema::new(vec![Field::new("k", DataType::Int64, false), Field::new("s", DataType::Utf8View, true)]);
+        let texts: StringViewArray =
+            (0..1000).map(|i| (i % 3 != 0).then(|| format!("a rather long text {i}"))).collect();
+        let keys = Int64Array::from_iter_values(0..1000);
+        let whole = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(keys), Arc::new(texts)]).unwrap();
+        let part = take_record_batch(&whole, &UInt32Array::from(vec![1, 2, 3])).unwrap();
+        let own = own_texts(part.clone()).unwrap();
+        assert_eq!(own, part);
+        let messages = |batch| encode(std::slice::from_ref(batch)).unwrap();
+        let (shared, compact) = (messages(&part), messages(&own));
+        assert_eq!((compact[0].0, shared[0].0), (3, 3));
+        assert!(compact[0].1.len() * 10 < shared[0].1.len(), "{} of {}", compact[0].1.len(), shared[0].1.len());
+    }
 }

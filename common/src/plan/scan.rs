@@ -22,9 +22,7 @@ use datafusion::{
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},
-        filter_pushdown::{
-            ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
-        },
+        filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown},
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
         statistics::StatisticsArgs,
         stream::RecordBatchStreamAdapter,
@@ -431,12 +429,14 @@ impl ExecutionPlan for CayenneScanExec {
         let request = self.request(variant);
         let local = Arc::clone(&self.local);
         let opened = async move {
-            let plan = local.get_or_try_init(|| async { host.scan(request).await }).await.map_err(DataFusionError::from)?;
+            let plan =
+                local.get_or_try_init(|| async { host.scan(request).await }).await.map_err(DataFusionError::from)?;
             plan.execute(stream, context)
         };
         let rows = futures::stream::once(opened).try_flatten().map(move |batch| {
             if let Ok(batch) = &batch {
                 baseline.record_output(batch.num_rows());
+                ::metrics::counter!("ancho_scan_rows_total").increment(batch.num_rows() as u64);
                 bytes.add(batch.get_array_memory_size());
             }
             batch

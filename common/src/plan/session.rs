@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use datafusion::{
     config::ConfigOptions,
-    execution::{SessionStateBuilder, runtime_env::{RuntimeEnv, RuntimeEnvBuilder}},
+    execution::{
+        SessionStateBuilder,
+        runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
+    },
     prelude::SessionConfig,
 };
 use datafusion_distributed::{DistributedExt, Worker, WorkerQueryContext};

@@ -143,19 +143,16 @@ impl ExecutionPlan for PartitionWriteExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children.pop().ok_or_else(|| DataFusionError::Internal("a write needs one input".into()))?;
         Ok(Arc::new(Self::try_new(input, Arc::clone(&self.target))?))
     }
 
     fn execute(&self, stream: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let config = context.session_config();
-        let assigner = config
-            .get_extension::<AssignerExtension>()
-            .ok_or_else(|| DataFusionError::from(Error::internal("a write runs in a session that cannot place rows")))?;
+        let assigner = config.get_extension::<AssignerExtension>().ok_or_else(|| {
+            DataFusionError::from(Error::internal("a write runs in a session that cannot place rows"))
+        })?;
         let channels = config.get_extension::<Channels>().map(|c| c.as_ref().clone()).unwrap_or_default();
         let mut rows = self.input.execute(stream, context)?;
         let baseline = BaselineMetrics::new(&self.metrics, stream);
@@ -165,9 +162,8 @@ impl ExecutionPlan for PartitionWriteExec {
             let mut router = RowRouter::try_new(target, Arc::clone(&assigner.0), channels)?;
             while let Some(batch) = rows.try_next().await? {
                 baseline.record_output(batch.num_rows());
-                let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()).map_err(|e| {
-                    DataFusionError::from(Error::invalid(format!("a row does not fit the table: {e}")))
-                })?;
+                let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                    .map_err(|e| DataFusionError::from(Error::invalid(format!("a row does not fit the table: {e}"))))?;
                 router.push(&batch).await?;
             }
             encode_sent(&router.finish().await?)
@@ -181,7 +177,8 @@ impl ExecutionPlan for PartitionWriteExec {
 }
 
 fn encode_sent(sent: &[SentRows]) -> Result<RecordBatch> {
-    let text = |f: &dyn Fn(&SentRows) -> String| Arc::new(StringArray::from_iter_values(sent.iter().map(f))) as ArrayRef;
+    let text =
+        |f: &dyn Fn(&SentRows) -> String| Arc::new(StringArray::from_iter_values(sent.iter().map(f))) as ArrayRef;
     let number = |f: &dyn Fn(&SentRows) -> u64| Arc::new(UInt64Array::from_iter_values(sent.iter().map(f))) as ArrayRef;
     let columns = vec![
         text(&|s| s.route.to_proto().key),

@@ -19,6 +19,7 @@ enum Rule {
     Refused(&'static str),
 }
 
+const NOT_OFFERED: &str = "this parameter is known but not offered by this version: remove it";
 const BOOLEAN: &[&str] = &["true", "false"];
 const AUTO: &[&str] = &["auto"];
 const PLACED_BY_EXECUTORS: &str = "executors keep partitions below their own data directory: remove it";
@@ -67,6 +68,17 @@ const SPELLINGS: [(&str, &str); 3] = [
 const NOT_YET: [&str; 6] =
     ["cayenne_s3_", "cayenne_datalake_", "cayenne_cluster_by", "cayenne_cdc_", "cayenne_metastore_", "cayenne_sort_"];
 
+/// The parameters that change what the engine does. The others are understood, and refused rather than ignored.
+const IN_EFFECT: [&str; 3] = ["cayenne_compression_strategy", "cayenne_metastore", "cayenne_target_file_size_mb"];
+
+/// Values of other parameters that ask for what the engine does anyway.
+const SAME_AS_BUILT: [(&str, &str); 4] = [
+    ("cayenne_pk_conflict_detection", "none"),
+    ("pk_conflict_detection", "none"),
+    ("cayenne_unsupported_type_action", "error"),
+    ("unsupported_type_action", "error"),
+];
+
 /// Largest number that a parameter takes: it fits every integer type that reads it.
 const LARGEST: u64 = i64::MAX as u64;
 
@@ -76,13 +88,24 @@ const LARGEST: u64 = i64::MAX as u64;
 /// Says why not, and what to write.
 pub fn check_param(name: &str, value: &str) -> Result<(), String> {
     match RULES.iter().find(|(known, _)| *known == name) {
-        Some((_, rule)) => check(rule, value.trim()),
+        Some((_, rule)) => check(rule, value.trim()).and_then(|()| check_offered(name, value.trim())),
         None => Err(unknown(name)),
+    }
+}
+
+fn check_offered(name: &str, value: &str) -> Result<(), String> {
+    if IN_EFFECT.contains(&name) || SAME_AS_BUILT.contains(&(name, value)) {
+        return Ok(());
+    }
+    match SAME_AS_BUILT.iter().find(|(known, _)| *known == name) {
+        Some((_, built)) => Err(format!("only `{built}` is offered by this version: write it or remove the parameter")),
+        None => Err(NOT_OFFERED.to_owned()),
     }
 }
 
 pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> BTreeMap<String, String> {
     let mut params = BTreeMap::new();
+    let mut given: BTreeMap<String, String> = BTreeMap::new();
     let Value::Mapping(map) = value else {
         problems.add(path, format!("`params` must be a map of names and values, not {}", kind(value)));
         return params;
@@ -96,13 +119,14 @@ pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> BT
         };
         match check_param(&key, &text) {
             Ok(()) => {
-                params.insert(key, text.trim().to_owned());
+                params.insert(key.clone(), text.trim().to_owned());
             }
             Err(message) => problems.add(&path, message),
         }
+        given.insert(key, text.trim().to_owned());
     }
     for (long, short) in SPELLINGS {
-        match (params.get(long), params.get(short)) {
+        match (given.get(long), given.get(short)) {
             (Some(a), Some(b)) if a != b => {
                 let message = format!("`{b}` contradicts `{long}: {a}`, which is the same setting: keep one of them");
                 problems.add(&path.key(short), message);
@@ -115,7 +139,7 @@ pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> BT
 
 fn unknown(key: &str) -> String {
     if NOT_YET.iter().any(|family| key.starts_with(family)) {
-        return "this parameter is known but not offered by this version: remove it".to_owned();
+        return NOT_OFFERED.to_owned();
     }
     match nearest(key, RULES.iter().map(|(name, _)| *name)) {
         Some(near) => format!("unknown parameter; did you mean `{near}`?"),

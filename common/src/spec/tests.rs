@@ -59,7 +59,7 @@ datasets:
         - bucket(8, id)
       params:
         cayenne_target_file_size_mb: 64
-        sort_columns: id, region
+        cayenne_compression_strategy: zstd
 "#,
     )
     .expect("a right spec");
@@ -143,24 +143,37 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 
 #[test]
 fn values_of_engine_parameters_are_checked() {
+    let problem = |key: &str, value: &str| {
+        let text = only_problem(&with("description: x", &format!("params: {{{key}: {value}}}")));
+        assert!(text.starts_with(&format!("datasets[0].acceleration.params.{key}: ")), "{text}");
+        text
+    };
     for (key, wrong, right) in [
         ("cayenne_target_file_size_mb", "0", "auto"),
         ("cayenne_target_file_size_mb", "-1", "256"),
         ("cayenne_target_file_size_mb", "big", "1"),
         ("cayenne_compression_strategy", "gzip", "zstd"),
-        ("cayenne_unsupported_type_action", "drop", "string"),
-        ("cayenne_delta_encoding", "11", "10"),
+        ("cayenne_unsupported_type_action", "drop", "error"),
+        ("pk_conflict_detection", "auto", "none"),
         ("cayenne_metastore", "turso", "sqlite"),
+    ] {
+        problem(key, wrong);
+        assert_eq!(problems(&with("description: x", &format!("params: {{{key}: {right}}}"))), [""; 0], "{key}");
+    }
+    // Understood, and not in effect yet: a wrong value is named first.
+    for (key, wrong, right) in [
+        ("cayenne_delta_encoding", "11", "10"),
         ("cayenne_scan_concurrency", "many", "off"),
         ("cayenne_force_view_types", "yes", "true"),
         ("sort_columns", "'a,,b'", "'a, b'"),
     ] {
-        let text = only_problem(&with("description: x", &format!("params: {{{key}: {wrong}}}")));
-        assert!(text.starts_with(&format!("datasets[0].acceleration.params.{key}: ")), "{text}");
-        assert_eq!(problems(&with("description: x", &format!("params: {{{key}: {right}}}"))), [""; 0], "{key}");
+        assert!(!problem(key, wrong).contains("not offered"));
+        assert!(problem(key, right).contains("not offered by this version"));
     }
-    let text = only_problem(&with("description: x", "params: {sort_columns: a, cayenne_sort_columns: b}"));
-    assert!(text.contains("contradicts"), "{text}");
+    assert!(problem("cayenne_unsupported_type_action", "string").contains("only `error` is offered"));
+    let both = problems(&with("description: x", "params: {sort_columns: a, cayenne_sort_columns: b}"));
+    assert!(both.iter().any(|text| text.contains("contradicts")), "{both:?}");
+
     let text = only_problem(&with("description: x", "params: {cayenne_file_path: /tmp}"));
     assert!(text.contains("data directory"), "{text}");
 }
@@ -244,7 +257,8 @@ fn documents_that_are_no_spec_are_refused() {
 
 #[test]
 fn parameters_are_checked_one_by_one_for_sql() {
-    assert_eq!(settings::check_param("sort_columns", "a, b"), Ok(()));
+    assert_eq!(settings::check_param("cayenne_target_file_size_mb", "64"), Ok(()));
+    assert!(settings::check_param("sort_columns", "a, b").is_err());
     assert!(settings::check_param("cayenne_target_file_size_mb", "0").is_err());
     assert!(settings::check_param("colour", "red").is_err());
 }

@@ -8,6 +8,7 @@ use ancho_common::{
 };
 use ancho_proto::v1 as proto;
 use arrow::datatypes::SchemaRef;
+use cayenne::{Compression, WriteOptions};
 
 /// One partition to hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +29,17 @@ pub struct Assignment {
     pub schema: SchemaRef,
     /// The latest commits by version: what became of staged writes.
     pub commits: BTreeMap<u64, WriteId>,
-    /// Engine parameters of the table.
-    pub params: BTreeMap<String, String>,
+    /// How rows are written, after the engine parameters of the table.
+    pub write_options: WriteOptions,
+}
+
+/// One entry of a set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// Epoch of the ownership.
+    pub epoch: u64,
+    /// What to hold, or why its message cannot be understood.
+    pub assignment: Result<Assignment>,
 }
 
 impl Assignment {
@@ -47,7 +57,7 @@ pub struct Assignments {
     pub state_index: u64,
     /// What to hold. A partition whose message cannot be understood is here too, with the reason: it is assigned, so
     /// its directory must stay.
-    pub partitions: BTreeMap<PartitionId, Result<Assignment>>,
+    pub partitions: BTreeMap<PartitionId, Wanted>,
 }
 
 impl Assignments {
@@ -56,8 +66,14 @@ impl Assignments {
     pub fn from_proto(message: &proto::Assignments) -> Self {
         // All partitions of a table carry the same schema; it is decoded once.
         let mut schemas = HashMap::new();
-        let partitions =
-            message.partitions.iter().map(|p| (PartitionId(p.partition_id), assignment(p, &mut schemas))).collect();
+        let partitions = message
+            .partitions
+            .iter()
+            .map(|p| {
+                let wanted = Wanted { epoch: p.epoch, assignment: assignment(p, &mut schemas) };
+                (PartitionId(p.partition_id), wanted)
+            })
+            .collect();
         Self { state_index: message.state_index, partitions }
     }
 }
@@ -94,8 +110,31 @@ fn assignment<'a>(
         version: message.version,
         schema,
         commits,
-        params: params(&message.params).map_err(bad)?,
+        write_options: write_options(&params(&message.params).map_err(bad)?).map_err(bad)?,
     })
+}
+
+/// The parameters that say how files are made. Others are refused before a table is made, or concern others.
+fn write_options(params: &BTreeMap<String, String>) -> Result<WriteOptions, String> {
+    let mut options = WriteOptions::default();
+    let wrong = |name: &str, value: &str| format!("parameter {name} has the value {value:?}, which means nothing here");
+    for (name, value) in params {
+        match name.as_str() {
+            "cayenne_target_file_size_mb" if value != "auto" => {
+                let megabytes = value.parse::<u64>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(name, value))?;
+                options.target_file_bytes = Some(megabytes.saturating_mul(1 << 20));
+            }
+            "cayenne_compression_strategy" => {
+                options.compression = match value.as_str() {
+                    "btrblocks" => Compression::Btrblocks,
+                    "zstd" => Compression::Zstd,
+                    _ => return Err(wrong(name, value)),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(options)
 }
 
 fn params(text: &str) -> Result<BTreeMap<String, String>, String> {
@@ -122,15 +161,24 @@ mod tests {
             version: 0,
             schema: schema::to_ipc(&Schema::new(vec![Field::new("k", DataType::Int64, false)])).into(),
             commits: vec![],
-            params: r#"{"cayenne_target_file_size_mb":"64"}"#.into(),
+            params: r#"{"cayenne_target_file_size_mb":"64","cayenne_compression_strategy":"zstd"}"#.into(),
         };
         let bad_schema = proto::Assignment { partition_id: 2, schema: vec![1, 2].into(), ..good.clone() };
         let bad_params = proto::Assignment { partition_id: 3, params: "[]".into(), ..good.clone() };
-        let message = proto::Assignments { state_index: 9, partitions: vec![good, bad_schema, bad_params] };
-        let set = Assignments::from_proto(&message);
-        assert_eq!(set.partitions[&PartitionId(1)].as_ref().unwrap().params.len(), 1);
-        let error = set.partitions[&PartitionId(2)].as_ref().unwrap_err().message.clone();
+        let of = |params: &str| proto::Assignment { partition_id: 4, params: params.into(), ..good.clone() };
+        let bad_value = of(r#"{"cayenne_compression_strategy":"gzip"}"#);
+        let automatic = proto::Assignment { partition_id: 5, ..of(r#"{"cayenne_target_file_size_mb":"auto"}"#) };
+        let partitions = vec![good, bad_schema, bad_params, bad_value, automatic];
+        let set = Assignments::from_proto(&proto::Assignments { state_index: 9, partitions });
+        let outcome = |id| set.partitions[&PartitionId(id)].assignment.clone();
+        assert_eq!(
+            outcome(1).unwrap().write_options,
+            WriteOptions { target_file_bytes: Some(64 << 20), compression: Compression::Zstd }
+        );
+        let error = outcome(2).unwrap_err().message;
         assert!(error.contains("table orders, partition 3 (id 2)"), "{error}");
-        assert!(set.partitions[&PartitionId(3)].is_err());
+        assert!(outcome(3).is_err());
+        assert!(outcome(4).unwrap_err().message.contains("cayenne_compression_strategy has the value \"gzip\""));
+        assert_eq!(outcome(5).unwrap().write_options, WriteOptions::default());
     }
 }

@@ -8,6 +8,7 @@
 //! * `publish` – staged writes become versions, strictly one after the other
 //! * `scan` – plans over pinned versions
 //! * `serve` – the checks before anything is read or written
+//! * `usage` – bytes on disk by kind
 //! * `sweep` – what is left behind goes: unassigned partitions, superseded versions
 pub mod assignment;
 mod open;
@@ -18,6 +19,7 @@ mod serve;
 mod slot;
 mod storage_error;
 mod sweep;
+mod usage;
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +33,7 @@ use cayenne::PartitionOptions;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-pub use self::assignment::{Assignment, Assignments};
+pub use self::assignment::{Assignment, Assignments, Wanted};
 use self::slot::Slot;
 pub(crate) use self::storage_error::from_storage;
 use crate::session::Lease;
@@ -45,6 +47,17 @@ pub struct LoadedPartition {
     pub epoch: u64,
     /// Version it is at; equal to the committed one.
     pub version: u64,
+}
+
+/// A partition that is assigned and cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HinderedPartition {
+    /// Which.
+    pub partition: PartitionId,
+    /// Epoch of the assignment that could not be carried out.
+    pub epoch: u64,
+    /// Why, for people; at most 300 bytes.
+    pub reason: String,
 }
 
 /// A partition as it stands here, for tests and system tables.
@@ -111,6 +124,7 @@ pub struct PartitionHost {
     applied: Mutex<Option<u64>>,
     reconciling: tokio::sync::Mutex<()>,
     loaded: watch::Sender<Arc<Vec<LoadedPartition>>>,
+    hindered: watch::Sender<Arc<Vec<HinderedPartition>>>,
     /// Grows with every change that a waiting request may be waiting for.
     changes: watch::Sender<u64>,
 }
@@ -132,6 +146,12 @@ impl PartitionHost {
     #[must_use]
     pub fn loaded(&self) -> watch::Receiver<Arc<Vec<LoadedPartition>>> {
         self.loaded.subscribe()
+    }
+
+    /// What is assigned and cannot be served now; changes are sent when they happen.
+    #[must_use]
+    pub fn hindered(&self) -> watch::Receiver<Arc<Vec<HinderedPartition>>> {
+        self.hindered.subscribe()
     }
 
     /// Every partition here, in the order of ids.
@@ -158,13 +178,13 @@ impl PartitionHost {
     /// or not: the report of another one may have left the slot out because it was locked.
     fn renew_report(&self) {
         let slots = self.all_slots();
+        self.hindered.send_if_modified(|former| {
+            let newer = slots.iter().filter_map(|slot| report_hindrance(slot, former)).collect();
+            replace(former, newer)
+        });
         self.loaded.send_if_modified(|former| {
-            let loaded: Vec<LoadedPartition> = slots.iter().filter_map(|slot| report(slot, former)).collect();
-            let changed = **former != loaded;
-            if changed {
-                *former = Arc::new(loaded);
-            }
-            changed
+            let newer = slots.iter().filter_map(|slot| report(slot, former)).collect();
+            replace(former, newer)
         });
     }
 
@@ -193,6 +213,22 @@ fn report(slot: &Slot, former: &[LoadedPartition]) -> Option<LoadedPartition> {
         return kept.filter(|l| slot.epoch() == Some(l.epoch)).cloned();
     }
     loaded(slot)
+}
+
+fn report_hindrance(slot: &Slot, former: &[HinderedPartition]) -> Option<HinderedPartition> {
+    if slot.work.try_lock().is_err() {
+        return former.iter().find(|h| h.partition == slot.id).cloned();
+    }
+    slot.hindered()
+}
+
+/// Answers whether that is another list.
+fn replace<T: PartialEq>(former: &mut Arc<Vec<T>>, newer: Vec<T>) -> bool {
+    let changed = **former != newer;
+    if changed {
+        *former = Arc::new(newer);
+    }
+    changed
 }
 
 fn loaded(slot: &Slot) -> Option<LoadedPartition> {

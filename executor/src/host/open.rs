@@ -26,6 +26,9 @@ use crate::{
 /// Partitions opened at the same time: each waits for the disk most of the time.
 const OPEN_AT_ONCE: usize = 16;
 
+/// Size of data files where none is asked for and the directory is in memory: they are rewritten at no cost of a disk.
+const MEMORY_FILE_BYTES: u64 = 64 << 20;
+
 impl PartitionHost {
     /// Opens every partition of the directory. Damage in one makes that one unserved, not the others.
     ///
@@ -33,6 +36,10 @@ impl PartitionHost {
     /// The directory itself cannot be read.
     pub async fn open(data_dir: &DataDir, lease: Arc<Lease>, options: HostOptions) -> Result<Arc<Self>> {
         let dir = data_dir.partitions();
+        let mut options = options;
+        if in_memory(&dir) {
+            options.partitions.target_file_bytes = options.partitions.target_file_bytes.min(MEMORY_FILE_BYTES);
+        }
         let aside = data_dir.path().join("aside");
         fs::create_dir_all(&aside).map_err(Error::io("creating", &aside))?;
         let found = list(&dir)?;
@@ -59,9 +66,17 @@ impl PartitionHost {
             applied: Mutex::new(None),
             reconciling: tokio::sync::Mutex::new(()),
             loaded: watch::Sender::new(Arc::default()),
+            hindered: watch::Sender::new(Arc::default()),
             changes: watch::Sender::new(0),
         }))
     }
+}
+
+/// Whether the directory is on a file system in memory.
+fn in_memory(dir: &Path) -> bool {
+    use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+    // Unknown counts as a disk.
+    statfs(dir).is_ok_and(|stat| stat.filesystem_type() == TMPFS_MAGIC)
 }
 
 fn list(dir: &Path) -> Result<Vec<(PartitionId, PathBuf)>> {

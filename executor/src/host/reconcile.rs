@@ -32,10 +32,10 @@ impl PartitionHost {
             }
         }
         stream::iter(wanted)
-            .for_each_concurrent(AT_ONCE, |(slot, assignment)| {
+            .for_each_concurrent(AT_ONCE, |(slot, wanted)| {
                 let host = Arc::clone(self);
                 async move {
-                    let outcome = match assignment {
+                    let outcome = match wanted.assignment {
                         Ok(assignment) => host.bring_in_line(&slot, assignment).await,
                         Err(error) => Err(error),
                     };
@@ -44,7 +44,7 @@ impl PartitionHost {
                     {
                         warn!(place = %slot.place(), %error, "partition is not served");
                     }
-                    slot.hinder(outcome.err());
+                    slot.hinder(wanted.epoch, outcome.err());
                 }
             })
             .await;

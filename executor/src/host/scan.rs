@@ -15,6 +15,7 @@ use datafusion::{
 };
 
 use super::{PartitionHost, from_storage};
+use crate::metric;
 
 #[async_trait]
 impl ScanHost for PartitionHost {
@@ -27,6 +28,7 @@ impl ScanHost for PartitionHost {
         if request.streams == 0 {
             return Err(Error::internal(format!("a scan of table {} asks for no stream", request.table)));
         }
+        metrics::counter!(metric::SCANS).increment(1);
         let mut pins = Vec::with_capacity(request.partitions.len());
         for ScanPartition { partition, epoch, version, write_id } in &request.partitions {
             let pin = self.pin(*partition, *epoch, *version, *write_id).await?;

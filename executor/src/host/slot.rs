@@ -13,7 +13,10 @@ use cayenne::Partition;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::Assignment;
+use super::{Assignment, HinderedPartition};
+
+/// Longest reason that goes upwards, in bytes: the schedulers keep it in their replicated state.
+const MAX_REASON: usize = 300;
 
 /// What is on disk.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ struct State {
     assignment: Option<Assignment>,
     /// Why it cannot be served although it is assigned; set by the last look at it.
     hindrance: Option<Error>,
+    /// Epoch of the assignment that the hindrance is about.
+    hindered_epoch: u64,
     /// Highest version known to be committed: assigned, or published here on request before that assignment came.
     committed: u64,
     commits: BTreeMap<u64, WriteId>,
@@ -68,6 +73,7 @@ impl Slot {
                 store,
                 assignment: None,
                 hindrance: None,
+                hindered_epoch: 0,
                 committed: 0,
                 commits: BTreeMap::new(),
                 inherited,
@@ -151,8 +157,18 @@ impl Slot {
         (state.assignment.is_none() && state.hindrance.is_none()).then_some(state.unassigned_since)
     }
 
-    pub(super) fn hinder(&self, hindrance: Option<Error>) {
-        self.state.lock().hindrance = hindrance;
+    pub(super) fn hinder(&self, epoch: u64, hindrance: Option<Error>) {
+        let mut state = self.state.lock();
+        state.hindrance = hindrance;
+        state.hindered_epoch = epoch;
+    }
+
+    /// Why it is not served, as the schedulers are told.
+    pub(super) fn hindered(&self) -> Option<HinderedPartition> {
+        let state = self.state.lock();
+        let mut reason = state.hindrance.as_ref()?.message.clone();
+        reason.truncate(reason.floor_char_boundary(MAX_REASON));
+        Some(HinderedPartition { partition: self.id, epoch: state.hindered_epoch, reason })
     }
 
     pub(super) fn hindrance(&self) -> Option<Error> {

@@ -3,18 +3,21 @@ use std::sync::Arc;
 
 use ancho_common::error::{Error, Result};
 use arrow::array::RecordBatch;
-use cayenne::{DataSummary, Partition, WriteMode};
+use cayenne::{DataSummary, Partition};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::open_write::OpenWrite;
-use crate::host::from_storage;
+use super::{
+    encoders::Encoders,
+    open_write::{OpenWrite, WriteForm},
+    part_writer::PartWriter,
+};
 
-/// Batches that may wait for a writer. Senders wait when it is full.
-const WAITING_BATCHES: usize = 4;
+/// Batches that may wait for a writer. Senders wait when it is full. There is a channel per partition, so it is short.
+const WAITING_BATCHES: usize = 1;
 
 enum Message {
-    Rows(RecordBatch),
+    Rows { batch: RecordBatch, bytes: usize },
     Finish,
 }
 
@@ -34,13 +37,18 @@ pub(super) struct FeedSender {
 }
 
 impl Feed {
-    pub(super) fn start(write: &Arc<OpenWrite>, partition: Partition) -> Self {
+    pub(super) fn start(
+        write: &Arc<OpenWrite>,
+        partition: Partition,
+        form: WriteForm,
+        encoders: &Arc<Encoders>,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
         let cancel = write.cancel.clone();
-        let write = Arc::clone(write);
+        let (write, encoders) = (Arc::clone(write), Arc::clone(encoders));
         let task = tokio::spawn(async move {
             let mut receiver = receiver;
-            let outcome = run(&write, &partition, &mut receiver).await;
+            let outcome = run(&write, &partition, &form, &encoders, &mut receiver).await;
             if let Err(error) = &outcome {
                 // Before the channel closes: senders look for the reason when it does.
                 write.poison(error.clone());
@@ -70,30 +78,44 @@ impl Feed {
 }
 
 impl FeedSender {
-    /// Hands rows on; waits while the writer is behind. `false` when the writer has ended.
-    pub(super) async fn send(&self, batch: RecordBatch) -> bool {
+    /// Hands rows of about `bytes` on; waits while the writer is behind. `false` when the writer has ended.
+    pub(super) async fn send(&self, batch: RecordBatch, bytes: usize) -> bool {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => false,
-            sent = self.sender.send(Message::Rows(batch)) => sent.is_ok(),
+            sent = self.sender.send(Message::Rows { batch, bytes }) => sent.is_ok(),
         }
     }
 }
 
-async fn run(write: &OpenWrite, partition: &Partition, receiver: &mut mpsc::Receiver<Message>) -> Result<DataSummary> {
-    let mode = if write.overwrite { WriteMode::Overwrite } else { WriteMode::Append };
-    let storage = |e| from_storage(&format!("staging write {}", write.id), e);
-    let mut writer = partition.begin_write(write.id.0, mode).await.map_err(storage)?;
+async fn run(
+    write: &OpenWrite,
+    partition: &Partition,
+    form: &WriteForm,
+    encoders: &Arc<Encoders>,
+    receiver: &mut mpsc::Receiver<Message>,
+) -> Result<DataSummary> {
+    let given_up = || Err(Error::conflict(format!("write {} was given up", write.id)));
+    let mut part = PartWriter::begin(partition, form, encoders).await?;
     loop {
         let message = tokio::select! {
             biased;
             () = write.cancel.cancelled() => None,
             message = receiver.recv() => message,
+            // Nothing to do here, and another part waits for a file.
+            () = encoders.wanted(), if part.has_file() => {
+                part.end_file().await?;
+                continue;
+            }
         };
         match message {
-            Some(Message::Rows(batch)) => writer.write(batch).await.map_err(storage)?,
-            Some(Message::Finish) => return writer.finish().await.map_err(storage),
-            None => return Err(Error::conflict(format!("write {} was given up", write.id))),
+            Some(Message::Rows { batch, bytes }) => tokio::select! {
+                biased;
+                () = write.cancel.cancelled() => return given_up(),
+                taken = part.take_in(batch, bytes) => taken?,
+            },
+            Some(Message::Finish) => return part.finish().await,
+            None => return given_up(),
         }
     }
 }

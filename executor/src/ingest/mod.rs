@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   sender ─ Stage ─┐  decode   bounded channel   one task per (write, partition)
-//!   sender ─ Stage ─┼─► batches ───────────────►  cayenne StagedWriter ──┐
+//!   sender ─ Stage ─┼─► batches ───────────────►  held back, then files ─┐
 //!                   │                                                   Seal: counts compared, files durable
 //!   scheduler ──────┴── Seal … commit … Publish | Discard ◄──────────────┘
 //! ```
@@ -12,8 +12,10 @@
 //! that fault.
 mod columns;
 mod decode;
+mod encoders;
 mod feed;
 mod open_write;
+mod part_writer;
 mod registry;
 mod seal;
 mod stage;
@@ -32,7 +34,7 @@ use futures::future::try_join_all;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
-use self::registry::Registry;
+use self::{encoders::Encoders, registry::Registry};
 use crate::host::PartitionHost;
 
 /// Largest message taken in: one batch, or several small ones.
@@ -49,13 +51,15 @@ pub struct Ingest {
     host: Arc<PartitionHost>,
     incarnation: Arc<str>,
     registry: Arc<Registry>,
+    encoders: Arc<Encoders>,
 }
 
 impl Ingest {
-    /// A service over a host; `incarnation` names this start of the process.
+    /// A service over a host; `incarnation` names this start of the process. Of `memory_bytes` (0 for 4 GiB) an eighth
+    /// may be taken by rows that wait for their file and a quarter by encoders of open files.
     #[must_use]
-    pub fn new(host: Arc<PartitionHost>, incarnation: &str) -> Self {
-        Self { host, incarnation: incarnation.into(), registry: Arc::default() }
+    pub fn new(host: Arc<PartitionHost>, incarnation: &str, memory_bytes: u64) -> Self {
+        Self { host, incarnation: incarnation.into(), registry: Arc::default(), encoders: Encoders::new(memory_bytes) }
     }
 
     /// As a tonic service.

@@ -10,7 +10,7 @@ use ancho_common::{
     ids::{PartitionId, TableId, WriteId},
 };
 use ancho_proto::v1 as proto;
-use cayenne::Partition;
+use cayenne::{WriteMode, WriteOptions};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +45,14 @@ struct Part {
     rows: BTreeMap<String, u64>,
     feed: Option<Feed>,
     sealed: Option<proto::SealedPartition>,
+}
+
+/// How a part of a write is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteForm {
+    pub(super) id: WriteId,
+    pub(super) mode: WriteMode,
+    pub(super) options: WriteOptions,
 }
 
 /// What sealing takes out of a part.
@@ -119,24 +127,27 @@ impl OpenWrite {
         state.parts.values().all(|p| p.sealed.is_some()) && state.touched.elapsed() > idle
     }
 
-    /// Where rows of a partition go; the writer is started with the first ones.
+    /// Where rows of a partition go; the writer is made by `start` with the first ones.
     pub(super) fn feed(
         self: &Arc<Self>,
         partition: PartitionId,
         epoch: u64,
         place: &str,
-        stored: &Partition,
+        options: WriteOptions,
+        start: impl FnOnce(&Arc<Self>, WriteForm) -> Feed,
     ) -> Result<FeedSender> {
         let mut state = self.state.lock();
         if let Some(poison) = &state.poison {
             return Err(poison.clone());
         }
         state.touched = Instant::now();
+        let mode = if self.overwrite { WriteMode::Overwrite } else { WriteMode::Append };
+        let form = WriteForm { id: self.id, mode, options };
         let part = state.parts.entry(partition).or_insert_with(|| Part {
             epoch,
             place: place.to_owned(),
             rows: BTreeMap::new(),
-            feed: Some(Feed::start(self, stored.clone())),
+            feed: Some(start(self, form)),
             sealed: None,
         });
         if part.epoch != epoch {

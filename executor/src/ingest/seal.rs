@@ -14,6 +14,7 @@ use super::{
     open_write::{OpenWrite, SealStep},
     write_id,
 };
+use crate::metric;
 
 impl Ingest {
     /// Seals the named partitions of a write, or drops the whole write on this executor.
@@ -91,6 +92,8 @@ impl Ingest {
             SealStep::Finish { feed, .. } => feed,
         };
         let summary: DataSummary = feed.finish().await?;
+        metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
+        metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
         self.host.note_staged(partition, write.id, part.epoch);
         check_rows(&format!("partition id {partition}, as stored"), write, summary.rows, part.expected_rows)?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.

@@ -11,7 +11,12 @@ use ancho_common::{
 use ancho_proto::v1::{self as proto, stage_request::Body};
 use tonic::Streaming;
 
-use super::{Ingest, decode, feed::FeedSender, open_write::OpenWrite, write_id};
+use super::{
+    Ingest, decode,
+    feed::{Feed, FeedSender},
+    open_write::OpenWrite,
+    write_id,
+};
 
 /// Where rows of one partition go, found once per stream.
 struct Route {
@@ -56,8 +61,15 @@ impl Ingest {
             };
             match message.map(|m| m.body) {
                 Some(Some(Body::Batch(batch))) => self.take_in(write, sender, &mut routes, batch).await?,
-                Some(_) => return Err(Error::invalid("after the header only batches may follow")),
-                None => break,
+                Some(Some(Body::End(end))) => {
+                    check_end(&routes, end, inbound.message().await?)?;
+                    break;
+                }
+                Some(_) => return Err(Error::invalid("after the header only batches and the end may follow")),
+                // A sender that is cancelled closes its stream as properly as one that is done.
+                None => {
+                    return Err(Error::unavailable("the stream stopped before its end mark; start the write again"));
+                }
             }
         }
         write.check()?;
@@ -84,12 +96,16 @@ impl Ingest {
                 entry.insert_entry(Route { epoch: batch.epoch, feed, rows: 0 }).into_mut()
             }
         };
-        for rows in decode::batches(batch.ipc).await? {
+        let message_bytes = batch.ipc.len();
+        let batches = decode::batches(batch.ipc).await?;
+        // Buffers of the batches are parts of the message.
+        let bytes = message_bytes / batches.len().max(1);
+        for rows in batches {
             let count = rows.num_rows() as u64;
             if count == 0 {
                 continue;
             }
-            if !route.feed.send(rows).await {
+            if !route.feed.send(rows, bytes).await {
                 return Err(fault_of(write));
             }
             write.count(partition, sender, count);
@@ -110,8 +126,26 @@ impl Ingest {
                 write.table
             )));
         }
-        write.feed(partition, epoch, &assignment.place(), &stored)
+        write.feed(partition, epoch, &assignment.place(), assignment.write_options, |write, form| {
+            Feed::start(write, stored, form, &self.encoders)
+        })
     }
+}
+
+/// The end must be the last message and name as many rows as came.
+fn check_end(
+    routes: &HashMap<PartitionId, Route>,
+    end: proto::StageEnd,
+    next: Option<proto::StageRequest>,
+) -> Result<()> {
+    if next.is_some() {
+        return Err(Error::invalid("after the end nothing may follow"));
+    }
+    let held: u64 = routes.values().map(|route| route.rows).sum();
+    if held == end.rows {
+        return Ok(());
+    }
+    Err(Error::internal(format!("{held} rows arrived of the {} that were sent; start the write again", end.rows)))
 }
 
 fn fault_of(write: &OpenWrite) -> Error {

@@ -19,7 +19,7 @@ use tonic::{Streaming, transport::Endpoint};
 use tracing::debug;
 
 use super::Session;
-use crate::error::Error;
+use crate::{error::Error, host::HinderedPartition};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Registration is a Raft commit; a leader that cannot commit within this is no leader.
@@ -95,7 +95,8 @@ struct Beats {
     outbound: mpsc::Sender<proto::SessionUp>,
     sequence: u64,
     unacknowledged: Unacknowledged,
-    reported: Option<BTreeSet<(u64, u64)>>,
+    /// Served pairs and hindrances of the last beat.
+    reported: Option<(BTreeSet<(u64, u64)>, Arc<Vec<HinderedPartition>>)>,
 }
 
 impl Session {
@@ -138,6 +139,7 @@ impl Session {
         // A leader that stays silent for half the TTL is left while there is time to find another one.
         let patience = ttl / 2;
         let mut loaded = self.links.loaded.clone();
+        let mut hindered = self.links.hindered.clone();
         loop {
             let silent_for = beats.unacknowledged.oldest().map(|at| at.elapsed());
             if silent_for.is_some_and(|silent| silent > patience) {
@@ -159,6 +161,14 @@ impl Session {
                     }
                 }
                 changed = loaded.changed() => {
+                    if changed.is_err() {
+                        return Ended::Stopping;
+                    }
+                    if let Some(ended) = self.beat(&mut beats, false) {
+                        return ended;
+                    }
+                }
+                changed = hindered.changed() => {
                     if changed.is_err() {
                         return Ended::Stopping;
                     }
@@ -194,17 +204,18 @@ impl Session {
         }
     }
 
-    /// Sends a beat: always when `due`, otherwise only if the served (partition, epoch) pairs changed.
+    /// Sends a beat: always when `due`, otherwise only if the served (partition, epoch) pairs or the hindrances changed.
     fn beat(&self, beats: &mut Beats, due: bool) -> Option<Ended> {
         let loaded = Arc::clone(&self.links.loaded.borrow());
         let pairs: BTreeSet<(u64, u64)> = loaded.iter().map(|l| (l.partition.0, l.epoch)).collect();
-        if !due && beats.reported.as_ref() == Some(&pairs) {
+        let hindered = Arc::clone(&self.links.hindered.borrow());
+        let report = (pairs, hindered);
+        if !due && beats.reported.as_ref() == Some(&report) {
             return None;
         }
         let (disk_used_bytes, disk_free_bytes) = self.links.disk.get();
         beats.sequence += 1;
         let beat = proto::Beat {
-            hindered: Vec::new(),
             sequence: beats.sequence,
             loaded: loaded
                 .iter()
@@ -212,9 +223,14 @@ impl Session {
                 .collect(),
             disk_used_bytes,
             disk_free_bytes,
+            hindered: report
+                .1
+                .iter()
+                .map(|h| proto::Hindrance { partition_id: h.partition.0, epoch: h.epoch, reason: h.reason.clone() })
+                .collect(),
         };
         beats.unacknowledged.sent(beats.sequence, Instant::now());
-        beats.reported = Some(pairs);
+        beats.reported = Some(report);
         let message = proto::SessionUp { body: Some(Up::Beat(beat)) };
         beats.outbound.try_send(message).is_err().then(|| Ended::Lost("beats cannot be sent".into()))
     }

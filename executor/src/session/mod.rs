@@ -28,7 +28,7 @@ pub use lease::Lease;
 use self::{connection::Ended, urls::SchedulerUrls};
 use crate::{
     error::{Error, Result},
-    host::LoadedPartition,
+    host::{HinderedPartition, LoadedPartition},
     identity::DataDir,
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct SessionLinks {
     pub(crate) lease: Arc<Lease>,
     /// What can be served now.
     pub(crate) loaded: watch::Receiver<Arc<Vec<LoadedPartition>>>,
+    /// What is assigned and cannot be served.
+    pub(crate) hindered: watch::Receiver<Arc<Vec<HinderedPartition>>>,
     /// The newest assignments. Each message is the whole set, so only the last one matters.
     pub(crate) assignments: watch::Sender<Option<Arc<proto::Assignments>>>,
     /// How the session stands, for people and tests.

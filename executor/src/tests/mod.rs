@@ -56,6 +56,10 @@ fn ipc(batch: &RecordBatch) -> bytes::Bytes {
     writer.into_inner().unwrap().into()
 }
 
+fn end(rows: u64) -> proto::StageRequest {
+    proto::StageRequest { body: Some(Body::End(proto::StageEnd { rows })) }
+}
+
 fn assignment(id: u64, epoch: u64, version: u64, commits: &[(u64, WriteId)]) -> proto::Assignment {
     proto::Assignment {
         partition_id: id,
@@ -75,6 +79,7 @@ struct Node {
     host: Arc<PartitionHost>,
     lease: Arc<Lease>,
     client: ExecutorClient<Channel>,
+    ingest: Ingest,
     url: String,
     stop: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
@@ -83,6 +88,10 @@ struct Node {
 
 impl Node {
     async fn start(dir: &Path) -> Self {
+        Self::start_with_memory(dir, 0).await
+    }
+
+    async fn start_with_memory(dir: &Path, memory_bytes: u64) -> Self {
         let options = HostOptions {
             unassigned_grace: Duration::ZERO,
             assignment_wait: Duration::from_millis(500),
@@ -93,20 +102,20 @@ impl Node {
         let lease = Arc::new(Lease::default());
         lease.renew(Instant::now(), Duration::from_secs(600));
         let host = PartitionHost::open(&data_dir, Arc::clone(&lease), options).await.unwrap();
-        let ingest = Ingest::new(Arc::clone(&host), "start-1");
+        let ingest = Ingest::new(Arc::clone(&host), "start-1", memory_bytes);
         let (listener, address) = server::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let stop = CancellationToken::new();
-        let serve = server::serve(listener, Routes::new(ingest.into_server()), stop.clone());
+        let serve = server::serve(listener, Routes::new(ingest.clone().into_server()), stop.clone());
         let serving = tokio::spawn(async move { serve.await.unwrap() });
         let url = format!("http://{address}");
         let client = ExecutorClient::connect(url.clone()).await.unwrap();
-        Self { host, lease, client, url, stop, serving, _data_dir: data_dir }
+        Self { host, lease, client, ingest, url, stop, serving, _data_dir: data_dir }
     }
 
     /// Ends this start of the process and begins another one over the same directory.
     async fn restart(self, dir: &Path) -> Self {
-        let Self { host, client, stop, serving, _data_dir, .. } = self;
-        drop(client);
+        let Self { host, client, ingest, stop, serving, _data_dir, .. } = self;
+        drop((client, ingest));
         stop.cancel();
         serving.await.unwrap();
         host.close();
@@ -131,6 +140,7 @@ impl Node {
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
             body: Some(Body::Batch(proto::StageBatch { partition_id: *partition_id, epoch: *epoch, ipc: ipc(batch) })),
         }));
+        messages.push(end(parts.iter().map(|(_, _, batch)| batch.num_rows() as u64).sum()));
         let reply = self.client.clone().stage(futures::stream::iter(messages)).await?.into_inner();
         Ok(reply.partitions.into_iter().map(|p| (p.partition_id, p.rows)).collect())
     }

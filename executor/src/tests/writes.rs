@@ -95,6 +95,99 @@ async fn a_sender_that_breaks_off_poisons_the_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_its_end_mark_poisons_the_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
+    let attempt = |tail: Vec<proto::StageRequest>| {
+        let node = &node;
+        async move {
+            let write = WriteId::new();
+            let header = Body::Header(proto::StageHeader {
+                write_id: write.to_string(),
+                sender_id: "a".into(),
+                table_id: TABLE,
+                overwrite: false,
+            });
+            let batch = Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)) });
+            let mut messages: Vec<_> =
+                [header, batch].map(|body| proto::StageRequest { body: Some(body) }).into_iter().collect();
+            messages.extend(tail);
+            let staged = node.client.clone().stage(futures::stream::iter(messages)).await;
+            let sealed = node.seal(write, false, &[(1, 1, 10)]).await;
+            (staged.map_err(Error::from), sealed)
+        }
+    };
+    let (staged, sealed) = attempt(vec![end(10)]).await;
+    assert!(staged.is_ok() && sealed.is_ok());
+    for (tail, reason) in [
+        (vec![], "before its end mark"),
+        (vec![end(11)], "10 rows arrived of the 11"),
+        (vec![end(10), end(10)], "nothing may follow"),
+    ] {
+        let (staged, sealed) = attempt(tail).await;
+        for error in [staged.unwrap_err(), sealed.unwrap_err()] {
+            assert!(error.message.contains(reason), "{error}");
+        }
+    }
+}
+
+/// More partitions than files may be open, fed in turn by two senders each: whoever holds a file must give it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn few_encoders_serve_many_partitions() {
+    const PARTITIONS: u64 = 12;
+    let dir = tempfile::tempdir().unwrap();
+    // One column's worth of encoders, so one file at a time; a part may hold back 1 MiB.
+    let node = Node::start_with_memory(dir.path(), 1 << 20).await;
+    node.assign(1, (1..=PARTITIONS).map(|id| assignment(id, 1, 0, &[])).collect()).await;
+    let write = WriteId::new();
+    let senders = (0..2i64).map(|sender| {
+        let node = &node;
+        async move {
+            let parts: Vec<_> = (0..4 * PARTITIONS as i64)
+                .map(|i| {
+                    let first = (sender * 4 * PARTITIONS as i64 + i) * 20_000;
+                    (i as u64 % PARTITIONS + 1, 1, rows(first..first + 20_000))
+                })
+                .collect();
+            node.stage(write, &sender.to_string(), false, &parts).await.unwrap();
+        }
+    });
+    let staging = async {
+        futures::future::join_all(senders).await;
+        let parts: Vec<_> = (1..=PARTITIONS).map(|id| (id, 1, 160_000)).collect();
+        node.seal(write, false, &parts).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(120), staging).await.expect("nobody waits for ever");
+    node.publish(write, &(1..=PARTITIONS).map(|id| (id, 1, 1)).collect::<Vec<_>>()).await.unwrap();
+    let all: Vec<_> = (1..=PARTITIONS).map(|id| (id, 1, 1, None)).collect();
+    assert_eq!(node.keys(&all).await.unwrap(), (0..2 * 4 * PARTITIONS as i64 * 20_000).collect::<Vec<i64>>());
+    let files = |id: u64| std::fs::read_dir(dir.path().join(format!("partitions/{id}/files"))).unwrap().count();
+    assert!((1..=PARTITIONS).any(|id| files(id) > 1), "files were given back before their end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_of_a_table_reach_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    let with = |id, params: &str| proto::Assignment { params: params.into(), ..assignment(id, 1, 0, &[]) };
+    let parts = vec![
+        with(1, ""),
+        with(2, r#"{"cayenne_compression_strategy":"zstd"}"#),
+        with(3, r#"{"cayenne_target_file_size_mb":"1"}"#),
+    ];
+    node.assign(1, parts).await;
+    let write = WriteId::new();
+    let texts = rows(0..50_000);
+    let parts: Vec<_> = (1..=3).map(|id| (id, 1, texts.clone())).collect();
+    node.stage(write, "a", false, &parts).await.unwrap();
+    let sealed = node.seal(write, false, &[(1, 1, 50_000), (2, 1, 50_000), (3, 1, 50_000)]).await.unwrap();
+    assert_ne!(sealed[0].bytes, sealed[1].bytes, "another encoding");
+    node.publish(write, &[(1, 1, 1), (2, 1, 1), (3, 1, 1)]).await.unwrap();
+    assert_eq!(node.keys(&[(2, 1, 1, None)]).await.unwrap().len(), 50_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_vanished_sender_is_a_fault_of_the_write() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path()).await;
@@ -112,7 +205,7 @@ async fn a_vanished_sender_is_a_fault_of_the_write() {
         let endless = futures::stream::iter(messages).chain(futures::stream::pending());
         client.stage(endless).await
     });
-    eventually("rows", || dir.path().join("partitions/1/files").read_dir().unwrap().count() == 1).await;
+    eventually("a sender", || node.ingest.is_busy()).await;
     sender.shutdown_background();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let error = node.seal(write, false, &[(1, 1, 10)]).await.unwrap_err();

@@ -38,10 +38,7 @@ fn blocks_are_read() {
     let [a, b, c] = file.tables.as_slice() else { panic!("{:?}", file.tables) };
     assert_eq!(
         a.cluster_statements(),
-        [
-            "CREATE TABLE a (id INT,\n  d DATE) PARTITION BY (bucket(4, id), year(d))",
-            "INSERT INTO a VALUES (1, NULL)"
-        ]
+        ["CREATE TABLE a (id INT,\n  d DATE) PARTITION BY (bucket(4, id), year(d))", "INSERT INTO a VALUES (1, NULL)"]
     );
     assert_eq!(b.cluster_statements(), ["CREATE TABLE b PARTITION BY (id) AS SELECT 1 AS id"]);
     assert_eq!(b.statements, ["CREATE TABLE b AS SELECT 1 AS id"]);

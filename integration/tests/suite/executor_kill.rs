@@ -18,7 +18,10 @@ use ancho_integration::{
 };
 use anyhow::{Context, bail, ensure};
 use futures::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 /// Rows of the table.
 const ROWS: i64 = 60_000;
@@ -109,7 +112,10 @@ fn killed_while_queries_run() {
             sleep(Duration::from_millis(if round % 3 == 2 { 4500 } else { 200 })).await;
             cluster.start_executor(victim)?;
             cluster.wait_ready().await.with_context(|| format!("round {round}"))?;
-            ensure!(readers.iter().all(|r| !r.is_finished()), "a reader gave up in round {round}");
+            if readers.iter().any(JoinHandle::is_finished) {
+                // It ended with an error, which is the one to show.
+                break;
+            }
         }
         stop.store(true, Ordering::Relaxed);
         let readers = join_all(readers).await.into_iter().collect::<Result<anyhow::Result<Vec<_>>, _>>()??;

@@ -17,12 +17,8 @@ fn script(name: &'static str, schedulers: usize) {
         let cluster = ClusterBuilder::default().schedulers(schedulers).executors(2).start().await?;
         let urls: Vec<String> = cluster.clients()?.iter().map(|c| c.url().to_owned()).collect();
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name);
-        let child = Command::new(python)
-            .arg(&path)
-            .args(&urls)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .kill_on_drop(true)
-            .output();
+        let child =
+            Command::new(python).arg(&path).args(&urls).env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true).output();
         let output = timeout(SCRIPT_LIMIT, child).await.with_context(|| format!("{name} takes too long"))??;
         let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
         println!("{text}");

@@ -11,7 +11,8 @@ fn root() -> PathBuf {
 
 /// Names that are no part of the project.
 fn is_foreign(name: &str) -> bool {
-    matches!(name, "target" | "__pycache__" | "node_modules") || (name.starts_with('.') && !matches!(name, ".ci" | ".config"))
+    matches!(name, "target" | "__pycache__" | "node_modules")
+        || (name.starts_with('.') && !matches!(name, ".ci" | ".config"))
 }
 
 /// All files below a folder, as paths relative to the root.

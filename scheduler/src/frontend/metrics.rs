@@ -8,50 +8,25 @@
 //! | `ancho_query_active` | gauge | `frontend` | statements under way |
 //!
 //! A statement whose client goes away before the end counts as `cancelled`.
-use std::{
-    sync::OnceLock,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use ancho_common::error::{Error, ErrorKind, Result};
+use ancho_common::error::{ErrorKind, Result};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 
-/// How often histograms are folded, so that a process nobody scrapes does not grow.
-pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+pub use ancho_common::recorder::UPKEEP_INTERVAL;
 
-/// Upper bounds in seconds of the buckets of every `…_seconds` histogram.
-const SECONDS: &[f64] =
-    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
-
-static RECORDER: OnceLock<Result<PrometheusHandle>> = OnceLock::new();
-
-/// Installs the recorder of this process on the first call and gives access to it on every call, so that several nodes
-/// in one process share it.
+/// The recorder of this process, which all its nodes share, with what is counted here described.
 ///
 /// # Errors
 /// Another recorder was installed by other means.
 pub fn install_recorder() -> Result<PrometheusHandle> {
-    RECORDER
-        .get_or_init(|| {
-            let recorder = PrometheusBuilder::new()
-                .set_buckets_for_metric(Matcher::Suffix("_seconds".to_string()), SECONDS)
-                .map_err(|e| Error::internal(format!("metrics buckets: {e}")))?
-                .build_recorder();
-            let handle = recorder.handle();
-            metrics::set_global_recorder(recorder)
-                .map_err(|_| Error::internal("another metrics recorder is installed in this process"))?;
-            describe_counter!("ancho_query_total", "Statements that ended, by outcome");
-            describe_counter!("ancho_query_rows_total", "Rows handed to clients or changed by updates");
-            describe_histogram!(
-                "ancho_query_seconds",
-                Unit::Seconds,
-                "From the arrival of a statement to its last row"
-            );
-            describe_gauge!("ancho_query_active", "Statements under way");
-            Ok(handle)
-        })
-        .clone()
+    let handle = ancho_common::recorder::install()?;
+    describe_counter!("ancho_query_total", "Statements that ended, by outcome");
+    describe_counter!("ancho_query_rows_total", "Rows handed to clients or changed by updates");
+    describe_histogram!("ancho_query_seconds", Unit::Seconds, "From the arrival of a statement to its last row");
+    describe_gauge!("ancho_query_active", "Statements under way");
+    Ok(handle)
 }
 
 /// What a statement is counted as.

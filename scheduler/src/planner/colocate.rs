@@ -25,7 +25,7 @@ use datafusion::{
         aggregates::{AggregateExec, AggregateMode},
         coalesce_partitions::CoalescePartitionsExec,
         filter::FilterExec,
-        joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode, CrossJoinExec},
+        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode},
         projection::ProjectionExec,
         repartition::RepartitionExec,
         sorts::sort_preserving_merge::SortPreservingMergeExec,
@@ -244,10 +244,9 @@ fn aggregate_buckets(
     keys: &[usize],
 ) -> Result<Option<Rewritten>> {
     // Grouping sets put rows of one bucket under several keys, some of them NULL.
-    if !aggregate.group_expr().is_single() || !matches!(
-        aggregate.mode(),
-        AggregateMode::Partial | AggregateMode::FinalPartitioned
-    ) {
+    if !aggregate.group_expr().is_single()
+        || !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::FinalPartitioned)
+    {
         return Ok(None);
     }
     let groups = aggregate.group_expr().expr();
@@ -302,12 +301,8 @@ fn join(plan: &Arc<dyn ExecutionPlan>, keys: Option<&[usize]>) -> Result<Option<
         return Ok(None);
     }
     // Without its dynamic filter, which would route rows by the engine's own hash.
-    let rebuilt = join
-        .builder()
-        .reset_state()
-        .with_new_children(vec![left, right])?
-        .recompute_properties()
-        .build_exec()?;
+    let rebuilt =
+        join.builder().reset_state().with_new_children(vec![left, right])?.recompute_properties().build_exec()?;
     Ok(Some((rebuilt, left_buckets.merged(right_buckets))))
 }
 

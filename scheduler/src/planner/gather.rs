@@ -116,10 +116,7 @@ impl ExecutionPlan for GatherExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children.pop().ok_or_else(|| DataFusionError::Internal("a gather needs one input".into()))?;
         Ok(Arc::new(Self::new(input)))
     }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use ancho_common::{
     error::{Error, Result},
     ids::PartitionId,
-    plan::scan::CayenneScanExec,
+    plan::scan::{CayenneScanExec, ScanSource},
 };
 use datafusion::{
     physical_expr::Partitioning,
@@ -33,6 +33,24 @@ pub fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         walk(child, None, 1)?;
     }
     Ok(())
+}
+
+/// What the scans of a plan read, in no particular order.
+#[must_use]
+pub fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<ScanSource>> {
+    let mut found = Vec::new();
+    let mut open: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::clone(plan)];
+    while let Some(node) = open.pop() {
+        let stage = node.as_network_boundary().and_then(|b| b.input_stage().local_plan().cloned());
+        if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
+            found.extend(leaf.original().downcast_ref::<CayenneScanExec>().map(|s| Arc::clone(s.source())));
+        } else if let Some(stage) = stage {
+            open.push(stage);
+        } else {
+            open.extend(node.children().into_iter().cloned());
+        }
+    }
+    found
 }
 
 /// `tasks` is the task count of the stage, `None` in the coordinator's own.

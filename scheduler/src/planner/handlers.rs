@@ -8,8 +8,9 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 use datafusion_distributed::{
-    DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedGetterExt, DistributedLeafExec, NetworkCoalesceExec,
-    RouteTasksEvent, RouteTasksEventResponse, ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse, WorkerResolver,
+    DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedGetterExt, DistributedLeafExec,
+    NetworkCoalesceExec, RouteTasksEvent, RouteTasksEventResponse, ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse,
+    WorkerResolver,
 };
 use url::Url;
 

@@ -92,8 +92,7 @@ impl Sessions {
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
-            .with_physical_optimizer_rule(Arc::new(StampSlots))
-            ;
+            .with_physical_optimizer_rule(Arc::new(StampSlots));
         if colocate {
             builder = builder.with_physical_optimizer_rule(Arc::new(ColocateBuckets));
         }
@@ -121,16 +120,14 @@ impl Sessions {
     pub fn open(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<SessionState> {
         let mut urls: Vec<Url> = state.live_executors().filter_map(|e| Url::parse(&e.url).ok()).collect();
         urls.sort();
-        let streams = self.streams.unwrap_or_else(|| {
-            state.live_executors().map(|e| e.streams as usize).min().unwrap_or(2)
-        });
+        let streams =
+            self.streams.unwrap_or_else(|| state.live_executors().map(|e| e.streams as usize).min().unwrap_or(2));
         let streams = if options.gather { 1 } else { streams.max(1) };
         let base = if options.colocate { &self.base } else { &self.shuffled };
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(AnchoCatalog::new(Arc::clone(state))));
-        let mut session = SessionStateBuilder::new_from_existing(base.clone())
-            .with_catalog_list(Arc::new(catalogs))
-            .build();
+        let mut session =
+            SessionStateBuilder::new_from_existing(base.clone()).with_catalog_list(Arc::new(catalogs)).build();
         let config = session.config_mut();
         config.options_mut().execution.target_partitions = streams;
         config.set_extension(Arc::new(Topology {

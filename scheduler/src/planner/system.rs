@@ -47,8 +47,7 @@ fn text(values: Vec<String>) -> ArrayRef {
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
-    let fields: Vec<Field> =
-        columns.iter().map(|(n, a)| Field::new(*n, a.data_type().clone(), true)).collect();
+    let fields: Vec<Field> = columns.iter().map(|(n, a)| Field::new(*n, a.data_type().clone(), true)).collect();
     let arrays = columns.into_iter().map(|(_, a)| a).collect();
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }
@@ -123,4 +122,3 @@ fn tables(state: &ClusterState) -> Result<RecordBatch> {
         ("bytes", number(&|t| t.bytes())),
     ])
 }
-

@@ -47,7 +47,12 @@ impl Topology {
             _ => None,
         };
         Ok(PlacedPartition {
-            scan: ScanPartition { partition: partition.id, epoch: partition.epoch, version: partition.version, write_id },
+            scan: ScanPartition {
+                partition: partition.id,
+                epoch: partition.epoch,
+                version: partition.version,
+                write_id,
+            },
             owner: Slot { executor: owner.id.0.clone(), url: owner.url.clone() },
             bucket,
         })

@@ -6,7 +6,7 @@ use ancho_common::{
     error::{Error, ErrorKind, Result},
     spec::{
         ClusterSpec, DatasetSpec,
-        source::{FileFormat as SourceFormat, SourceSpec},
+        source::{FileFormat as SourceFormat, Location, SourceSpec},
     },
 };
 use arrow::datatypes::SchemaRef;
@@ -21,6 +21,7 @@ use datafusion::{
     logical_expr::{LogicalPlan, LogicalPlanBuilder},
 };
 use serde_json::{Value, json};
+use url::Url;
 
 use super::{
     assigner::propose,
@@ -91,10 +92,8 @@ impl<'a> Applier<'a> {
 
     async fn dataset(&self, spec: &DatasetSpec) -> Result<Value> {
         let name = TableName::public(&spec.name);
-        let source_schema = self
-            .engine
-            .attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) })
-            .await?;
+        let source_schema =
+            self.engine.attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) }).await?;
         let schema = ddl::source_schema(&source_schema);
         let state = self.engine.node().linearizable().await?;
         let change = decide(&state, &name, spec, &schema)?;
@@ -109,7 +108,9 @@ impl<'a> Applier<'a> {
                 rows
             }
         };
-        Ok(json!({"table": name.to_string(), "action": change.name(), "detail": spec.source.from.to_string(), "rows": rows}))
+        Ok(
+            json!({"table": name.to_string(), "action": change.name(), "detail": spec.source.from.to_string(), "rows": rows}),
+        )
     }
 
     async fn create(&self, spec: &DatasetSpec, name: &TableName, schema: SchemaRef, change: Change) -> Result<u64> {
@@ -192,11 +193,27 @@ async fn listing(attempt: &Attempt, spec: &DatasetSpec) -> Result<Arc<dyn TableP
         Some(options) => session::with_s3(attempt.session(), options)?,
     };
     let place = spec.source.from.to_string();
-    let url = ListingTableUrl::parse(&place)?;
+    let url = listing_url(&spec.source.from)?;
     let options = listing_options(&spec.source);
     refuse_empty(&session, &url, &options, &place).await?;
     let config = ListingTableConfig::new(url).with_listing_options(options).infer_schema(&session).await?;
     Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// The place, its glob apart: the library reads globs in local paths only.
+fn listing_url(from: &Location) -> Result<ListingTableUrl> {
+    let (bucket, key) = match from {
+        Location::File(path) => return Ok(ListingTableUrl::parse(path)?),
+        Location::S3 { bucket, key } => (bucket, key),
+    };
+    let folder = match key.find(['*', '?', '[']) {
+        Some(glob) => key[..glob].rfind('/').map_or(0, |slash| slash + 1),
+        None => key.len(),
+    };
+    let (prefix, pattern) = key.split_at(folder);
+    let url = Url::parse(&format!("s3://{bucket}/{prefix}")).map_err(|e| Error::invalid(format!("{from}: {e}")))?;
+    let url = ListingTableUrl::try_new(url, None)?;
+    Ok(if pattern.is_empty() { url } else { url.with_glob(pattern)? })
 }
 
 /// A typing error in a path must not load as an empty table.
@@ -236,7 +253,8 @@ fn listing_options(source: &SourceSpec) -> ListingOptions {
     // A single named file counts whatever its ending is.
     let text = source.from.to_string();
     let last = text.rsplit('/').next().unwrap_or_default();
-    let extension = if last.is_empty() || last.ends_with(extension) || last.contains('*') { extension } else { "" };
+    let extension =
+        if last.is_empty() || last.ends_with(extension) || last.contains(['*', '?', '[']) { extension } else { "" };
     ListingOptions::new(format).with_file_extension(extension)
 }
 
@@ -248,9 +266,10 @@ fn matched(source: Arc<dyn TableProvider>, table: &Table) -> Result<LogicalPlan>
         .fields()
         .iter()
         .map(|f| {
-            source.schema().index_of(f.name()).map_err(|_| {
-                Error::invalid(format!("the source of table {} has no column {}", table.name, f.name()))
-            })
+            source
+                .schema()
+                .index_of(f.name())
+                .map_err(|_| Error::invalid(format!("the source of table {} has no column {}", table.name, f.name())))
         })
         .collect::<Result<_>>()?;
     Ok(LogicalPlanBuilder::scan("source", provider_as_source(source), Some(columns))?.build()?)

@@ -1,29 +1,49 @@
 //! One try at planning and running a query, on one view of the cluster.
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use ancho_common::error::{Error, Result};
+use ancho_common::{
+    error::{Error, ErrorKind, Result},
+    ids::PartitionId,
+    plan::scan::PlacedPartition,
+};
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
     common::ScalarValue,
     execution::{SendableRecordBatchStream, SessionState},
     logical_expr::{LogicalPlan, LogicalPlanBuilder, TableScan},
+    optimizer::{Optimizer, simplify_expressions::SimplifyExpressions},
     physical_plan::{ExecutionPlan, execute_stream},
     sql::parser::Statement as DfStatement,
 };
 use futures::{TryStreamExt, future::BoxFuture};
+use parking_lot::Mutex;
+use url::Url;
 
 use crate::planner::{gather, guard, recursion, subqueries};
 
 /// A session that sees one state of the cluster.
 pub struct Attempt {
     session: SessionState,
+    /// What the plans of this attempt read, and where: to say whose loss a failure was.
+    read: Mutex<Vec<Read>>,
 }
+
+/// A partition that is read, and its owner.
+#[derive(Debug, Clone)]
+struct Read {
+    table: String,
+    partition: PartitionId,
+    url: String,
+}
+
+/// How long an owner may take to accept a connection before it is said not to answer.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Attempt {
     /// In this session.
     #[must_use]
     pub fn new(session: SessionState) -> Self {
-        Self { session }
+        Self { session, read: Mutex::default() }
     }
 
     /// The session.
@@ -42,14 +62,16 @@ impl Attempt {
     }
 
     /// Columns of the plan's rows: those after type coercion, which decides for instance what a `UNION` of two integer
-    /// types is.
+    /// types is, and after folding constants, which decides the scale of `round(x, 1)`.
     ///
     /// # Errors
     /// The plan is not well typed.
     pub fn announced(&self, plan: &LogicalPlan) -> Result<SchemaRef> {
         let analyzed =
             self.session.analyzer().execute_and_check(plan.clone(), self.session.config_options(), |_, _| {})?;
-        Ok(Arc::new(analyzed.schema().as_arrow().clone()))
+        let folding = Optimizer::with_rules(vec![Arc::new(SimplifyExpressions::new())]);
+        let folded = folding.optimize(analyzed, &self.session, |_, _| {})?;
+        Ok(Arc::new(folded.schema().as_arrow().clone()))
     }
 
     /// The distributed plan, checked by the guard. Runs what has to be run first: scalar subqueries and the tables of
@@ -64,7 +86,36 @@ impl Attempt {
         let plan = self.gather_recursive(plan).await?;
         let physical = self.session.query_planner().create_physical_plan(&plan, &self.session).await?;
         guard::check(&physical)?;
+        let reads = guard::scans(&physical).into_iter().flat_map(|source| {
+            let table = source.table.clone();
+            let read = move |p: &PlacedPartition| Read {
+                table: table.clone(),
+                partition: p.scan.partition,
+                url: p.owner.url.clone(),
+            };
+            source.partitions.iter().map(read).collect::<Vec<_>>()
+        });
+        self.read.lock().extend(reads);
         Ok(physical)
+    }
+
+    /// Says which table and partition an executor's loss concerns, if it is one that this attempt reads.
+    pub async fn blame(&self, error: Error) -> Error {
+        if error.kind != ErrorKind::Unavailable || error.message.contains("partition") {
+            return error;
+        }
+        let mut reads = self.read.lock().clone();
+        reads.sort_by(|a, b| a.url.cmp(&b.url));
+        reads.dedup_by(|a, b| a.url == b.url);
+        for read in reads {
+            if !answers(&read.url).await {
+                return Error::unavailable(format!(
+                    "table {}: partition {} cannot be read now: executor {} does not answer; try again",
+                    read.table, read.partition, read.url
+                ));
+            }
+        }
+        error
     }
 
     /// The rows of a logical plan, as they come.
@@ -105,6 +156,16 @@ impl Attempt {
         }
         Ok(recursion::replace(plan, &gathered)?)
     }
+}
+
+async fn answers(url: &str) -> bool {
+    let Some(address) =
+        Url::parse(url).ok().and_then(|u| u.socket_addrs(|| None).ok()).and_then(|a| a.first().copied())
+    else {
+        return false;
+    };
+    let connecting = tokio::net::TcpStream::connect(address);
+    matches!(tokio::time::timeout(PROBE_TIMEOUT, connecting).await, Ok(Ok(_)))
 }
 
 /// Puts the values of a one-row batch in place of `$1`, `$2`, ….

@@ -53,7 +53,8 @@ pub async fn create_request(session: &SessionState, mut create: CreateTable) -> 
     let primary_key = primary_key(&create.constraints, &schema)?;
     let name = table_name(&create.name)?;
     let table = new_table(name, schema, partition_by, primary_key, params)?;
-    let table = NewTable { if_not_exists: create.if_not_exists, or_replace: create.or_replace, loading: has_query, ..table };
+    let table =
+        NewTable { if_not_exists: create.if_not_exists, or_replace: create.or_replace, loading: has_query, ..table };
     Ok(CreateRequest { table, query: has_query.then(|| create.input.as_ref().clone()) })
 }
 
@@ -138,9 +139,7 @@ fn stored_schema(declared: &ArrowSchema, nullable: bool) -> SchemaRef {
     let fields: Vec<Field> = declared
         .fields()
         .iter()
-        .map(|f| {
-            Field::new(f.name(), stored_type(f.data_type()), nullable || f.is_nullable())
-        })
+        .map(|f| Field::new(f.name(), stored_type(f.data_type()), nullable || f.is_nullable()))
         .collect();
     Arc::new(ArrowSchema::new(fields))
 }
@@ -150,6 +149,8 @@ fn stored_schema(declared: &ArrowSchema, nullable: bool) -> SchemaRef {
 pub fn stored_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
+        // UUIDs in Parquet and the like: the same bytes.
+        DataType::FixedSizeBinary(_) => DataType::Binary,
         // The type of an untyped NULL: text can hold whatever comes later.
         DataType::Null => DataType::Utf8View,
         other => other.clone(),
@@ -163,27 +164,7 @@ pub fn source_schema(schema: &ArrowSchema) -> SchemaRef {
 }
 
 fn check_storable(schema: &SchemaRef) -> Result<()> {
-    for field in schema.fields() {
-        let problem = match field.data_type() {
-            DataType::Interval(_) | DataType::Duration(_) | DataType::Union(_, _) | DataType::RunEndEncoded(_, _) => true,
-            DataType::Map(_, _) | DataType::Decimal256(_, _) => true,
-            DataType::Timestamp(_, Some(zone)) => {
-                if zone.parse::<arrow::array::timezone::Tz>().is_err() {
-                    return Err(Error::invalid(format!("column {}: time zone {zone} is not known", field.name())));
-                }
-                false
-            }
-            _ => false,
-        };
-        if problem {
-            return Err(Error::invalid(format!(
-                "column {}: type {} cannot be stored; choose another type",
-                field.name(),
-                field.data_type()
-            )));
-        }
-    }
-    Ok(())
+    ancho_common::storable::check(schema)
 }
 
 fn primary_key(constraints: &datafusion::common::Constraints, schema: &SchemaRef) -> Result<Vec<String>> {

@@ -94,8 +94,14 @@ impl QueryEngine {
                 return Ok(single(batch));
             }
             let schema = attempt.announced(&plan)?;
-            let stream = attempt.stream(plan).await?;
-            Ok(QueryStream { schema, stream: started(stream).await? })
+            let stream = match attempt.stream(plan).await {
+                Ok(stream) => started(stream).await,
+                Err(error) => Err(error),
+            };
+            match stream {
+                Ok(stream) => Ok(QueryStream { schema, stream }),
+                Err(error) => Err(attempt.blame(error).await),
+            }
         })
         .await
     }

@@ -78,9 +78,8 @@ async fn with_metrics(plan: &Arc<dyn ExecutionPlan>, per_task: bool) -> Result<S
     let rewritten = rewrite_distributed_plan_with_metrics(Arc::clone(plan), format);
     match tokio::time::timeout(METRICS_WAIT, rewritten).await {
         Ok(rewritten) => Ok(display_plan_ascii(rewritten?.as_ref(), true)),
-        Err(_) => Ok(format!(
-            "{}\n(some tasks were not needed and sent no metrics)",
-            display_plan_ascii(plan.as_ref(), true)
-        )),
+        Err(_) => {
+            Ok(format!("{}\n(some tasks were not needed and sent no metrics)", display_plan_ascii(plan.as_ref(), true)))
+        }
     }
 }

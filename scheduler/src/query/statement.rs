@@ -59,9 +59,9 @@ impl Statement {
                 verbose: explain.options.verbose,
             }),
             DfStatement::CopyTo(_) => Err(not_offered("COPY")),
-            DfStatement::CreateExternalTable(_) => Err(Error::unsupported(
-                "CREATE EXTERNAL TABLE is not offered; declare a dataset and use `ancho apply`",
-            )),
+            DfStatement::CreateExternalTable(_) => {
+                Err(Error::unsupported("CREATE EXTERNAL TABLE is not offered; declare a dataset and use `ancho apply`"))
+            }
             DfStatement::Reset(_) => Err(not_offered("RESET")),
             DfStatement::Statement(sql) => Self::classify_sql(*sql),
         }

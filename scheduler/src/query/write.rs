@@ -142,13 +142,11 @@ impl Writer {
             });
         }
         let calls = by_owner.into_iter().map(|((executor, url), partitions)| async move {
-            let request = SealRequest {
-                write_id: target.write_id.to_string(),
-                table_id: target.table_id.0,
-                partitions,
-            };
+            let request =
+                SealRequest { write_id: target.write_id.to_string(), table_id: target.table_id.0, partitions };
             let mut client = self.client(&url)?;
-            let reply = client.seal(request).await.map_err(Error::from).map_err(|e| e.context(&format!("executor {url}")))?;
+            let reply =
+                client.seal(request).await.map_err(Error::from).map_err(|e| e.context(&format!("executor {url}")))?;
             staged_parts(&executor, reply.into_inner(), sent)
         });
         Ok(try_join_all(calls).await?.into_iter().flatten().collect())
@@ -189,8 +187,7 @@ fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
         .partitions
         .values()
         .map(|p| {
-            let owner =
-                state.serving_owner(p).ok_or_else(|| crate::sessions::wait::unserved(state, table, p))?;
+            let owner = state.serving_owner(p).ok_or_else(|| crate::sessions::wait::unserved(state, table, p))?;
             Ok(Route {
                 key: p.key.clone(),
                 partition: p.id,

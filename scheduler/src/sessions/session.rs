@@ -239,8 +239,7 @@ impl Session {
     fn beat(&self, held: &mut Held, beat: Beat) -> Ended<()> {
         self.renew(held)?;
         held.loaded = Some(beat.loaded.iter().map(|l| (PartitionId(l.partition_id), l.epoch)).collect());
-        held.hindered =
-            beat.hindered.into_iter().map(|h| (PartitionId(h.partition_id), (h.epoch, h.reason))).collect();
+        held.hindered = beat.hindered.into_iter().map(|h| (PartitionId(h.partition_id), (h.epoch, h.reason))).collect();
         let (raft, limit, sequence) = (self.inner.raft.clone(), self.inner.options.ttl / 2, beat.sequence);
         held.acks.push(async move { raft.linearizable_within(limit).await.is_ok().then_some(sequence) }.boxed());
         self.correct(held)
@@ -369,8 +368,7 @@ impl Held {
         if self.hindered.is_empty() {
             return BTreeMap::new();
         }
-        let epochs: BTreeMap<PartitionId, u64> =
-            self.hindered.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
+        let epochs: BTreeMap<PartitionId, u64> = self.hindered.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
         let current = state.owned_of(&self.id, &epochs);
         let reasons = self.hindered.iter().filter(|(id, _)| current.contains_key(id));
         state.hindered_of(&self.id, reasons.map(|(id, (_, reason))| (*id, reason.clone())).collect())

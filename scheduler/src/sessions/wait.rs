@@ -97,7 +97,10 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use ancho_common::{error::ErrorKind, ids::{PartitionId, RequestId}};
+    use ancho_common::{
+        error::ErrorKind,
+        ids::{PartitionId, RequestId},
+    };
 
     use super::*;
     use crate::state::{
@@ -131,12 +134,8 @@ mod tests {
         let loading = served(soon()).await.unwrap_err();
         assert!(loading.kind.retryable() && loading.message.contains("being loaded by executor a"), "{loading}");
         let partition = *sender.borrow().tables[&TableId(2)].partitions.keys().next().unwrap();
-        let report = |loaded, hindered| Command::ReportLoaded {
-            executor: id("a"),
-            incarnation: "1".into(),
-            loaded,
-            hindered,
-        };
+        let report =
+            |loaded, hindered| Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded, hindered };
         let hindered = BTreeMap::from([(partition, "no room".repeat(50)), (PartitionId(99), "not owned".into())]);
         apply(&sender, report(BTreeMap::new(), hindered));
         let hindered = served(soon()).await.unwrap_err();

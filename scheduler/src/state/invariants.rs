@@ -103,6 +103,9 @@ fn check_executors(state: &ClusterState, found: &mut Vec<String>) {
         if state.owned_of(id, &executor.loaded) != executor.loaded {
             found.push(format!("ST-9: executor {id} is taken to serve partitions it does not own at their epoch"));
         }
+        if state.hindered_of(id, executor.hindered.clone()) != executor.hindered {
+            found.push(format!("ST-9: executor {id} is said to be hindered with partitions it does not own"));
+        }
         if executor.liveness == Liveness::Up
             && let Some(other) = urls.insert(&executor.url, id)
         {

@@ -84,10 +84,13 @@ async fn gate(executors: usize, plan: [(usize, Scope); 2]) -> anyhow::Result<()>
         }
         let topology = format!("{executors} executors, {streams} streams");
         let client = cluster.client()?;
+        let thorough = scope == Scope::All && executors == 2;
         let mut runs = Vec::new();
         for (file, reference) in corpus.files.iter().zip(&references.files) {
             for case in file.queries.iter().filter(|case| scope.contains(case)) {
                 let (client, broken) = (&client, broken.get(&file.name));
+                // Expected rows are compared with the single process once; asking it again shows nothing new.
+                let reference = (thorough || case.expected.is_none()).then_some(reference);
                 runs.push(async move { (case, check(case, client, reference, broken).await) });
             }
         }
@@ -134,18 +137,21 @@ async fn load_file(file: &CorpusFile, client: &Client) -> Vec<(String, String, S
     problems
 }
 
-/// Runs one query on the cluster, and once in the single process.
+/// Runs one query on the cluster, and in the single process if that is to be asked.
 async fn check(
     case: &QueryCase,
     client: &Client,
-    reference: &FileReference,
+    reference: Option<&FileReference>,
     broken: Option<&Vec<String>>,
 ) -> Result<(), String> {
     let uses = |table: &String| case.sql.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == table);
     if let Some(table) = broken.into_iter().flatten().find(|table| uses(table)) {
         return Err(format!("not run: the table {table} could not be loaded"));
     }
-    let expected = reference.outcome(case).await;
+    let expected = match reference {
+        Some(reference) => reference.outcome(case).await,
+        None => None,
+    };
     if let Some(outcome) = &expected {
         judge_reference(case, outcome).map_err(|problem| format!("in one process: {problem}"))?;
     }

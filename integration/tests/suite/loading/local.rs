@@ -60,12 +60,7 @@ fn csv_options_are_kept() {
         fs::write(&path, "1;'a;b'\n2;''\n3;'it''s'\n").context("write the CSV file")?;
         let cluster = ClusterBuilder::default().executors(2).start().await?;
         let client = cluster.client()?;
-        let options = [
-            CSV,
-            ("csv_has_header", "false"),
-            ("csv_delimiter", "\";\""),
-            ("csv_quote", "\"'\""),
-        ];
+        let options = [CSV, ("csv_has_header", "false"), ("csv_delimiter", "\";\""), ("csv_quote", "\"'\"")];
         let spec = SpecText::new().dataset("odd", &format!("file://{}", path.display()), &options, &[]);
         apply(&client, &spec, "created").await?;
         let texts = client.query("SELECT column_2 FROM odd ORDER BY column_1").await?;

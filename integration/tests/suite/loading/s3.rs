@@ -1,11 +1,5 @@
 //! Files of a real S3 server, read by executors as processes.
-use ancho_integration::{
-    cluster::processes::ProcessBuilder,
-    object_store::S3Server,
-    run,
-    sources::write_file,
-    turns,
-};
+use ancho_integration::{cluster::processes::ProcessBuilder, object_store::S3Server, run, sources::write_file, turns};
 use anyhow::ensure;
 
 use super::{SpecText, apply, check_rows, integer, rows_sql};

@@ -1,0 +1,165 @@
+//! Rows of one partition of one write: held back while they are few, written to files when they are many.
+use std::sync::Arc;
+
+use ancho_common::error::{Error, Result};
+use arrow::{array::RecordBatch, compute::concat_batches};
+use cayenne::{DataSummary, Partition, StagedWriter};
+
+use super::{
+    encoders::{Buffered, EncoderPermit, Encoders, OpenPart, leaf_columns},
+    open_write::WriteForm,
+};
+use crate::host::from_storage;
+
+/// An open file is given to a waiting part at the latest when so many bytes went into it.
+const FAIR_FILE_BYTES: usize = 64 << 20;
+/// Small batches are joined up to this many rows before they are encoded.
+const JOINED_ROWS: usize = 65_536;
+
+/// The writer of one part.
+pub(super) struct PartWriter {
+    doing: String,
+    writer: StagedWriter,
+    encoders: Arc<Encoders>,
+    columns: u32,
+    held: Vec<RecordBatch>,
+    held_bytes: Buffered,
+    /// There exactly while a file is open.
+    permit: Option<EncoderPermit>,
+    file_bytes: usize,
+    _part: OpenPart,
+}
+
+impl PartWriter {
+    pub(super) async fn begin(partition: &Partition, form: &WriteForm, encoders: &Arc<Encoders>) -> Result<Self> {
+        let doing = format!("staging write {}", form.id);
+        let writer = partition
+            .begin_write_with(form.id.0, form.mode, form.options)
+            .await
+            .map_err(|e| from_storage(&doing, e))?;
+        Ok(Self {
+            doing,
+            writer,
+            encoders: Arc::clone(encoders),
+            columns: leaf_columns(partition.schema().fields()),
+            held: Vec::new(),
+            held_bytes: Buffered::none(encoders),
+            permit: None,
+            file_bytes: 0,
+            _part: encoders.open_part(),
+        })
+    }
+
+    /// Whether a file is open.
+    pub(super) fn has_file(&self) -> bool {
+        self.permit.is_some()
+    }
+
+    /// Takes in rows of about `bytes`. May wait for a file to be opened.
+    pub(super) async fn take_in(&mut self, batch: RecordBatch, bytes: usize) -> Result<()> {
+        // Now, and not when the rows are written: the sender is told at once.
+        self.writer.check(&batch).map_err(|e| from_storage(&self.doing, e))?;
+        if self.has_file() {
+            self.file_bytes += bytes;
+            self.write(batch).await?;
+            if self.file_bytes >= FAIR_FILE_BYTES && self.encoders.is_wanted() {
+                self.end_file().await?;
+            }
+            return Ok(());
+        }
+        self.held.push(batch);
+        self.held_bytes.add(bytes);
+        if self.held_bytes.bytes() >= self.encoders.buffer_limit() { self.open_file().await } else { Ok(()) }
+    }
+
+    /// Makes everything durable.
+    pub(super) async fn finish(mut self) -> Result<DataSummary> {
+        if !self.held.is_empty() {
+            self.open_file().await?;
+        }
+        let Self { doing, writer, permit, .. } = self;
+        let finished = writer.finish().await;
+        // Only now are the encoder's buffers gone.
+        drop(permit);
+        finished.map_err(|e| from_storage(&doing, e))
+    }
+
+    /// Gives the open file back.
+    pub(super) async fn end_file(&mut self) -> Result<()> {
+        self.writer.end_file().await.map_err(|e| from_storage(&self.doing, e))?;
+        self.permit = None;
+        Ok(())
+    }
+
+    /// Opens a file for the rows that wait.
+    async fn open_file(&mut self) -> Result<()> {
+        self.permit = Some(self.encoders.acquire(self.columns).await?);
+        self.file_bytes = self.held_bytes.bytes();
+        for batch in joined(std::mem::take(&mut self.held))? {
+            self.write(batch).await?;
+        }
+        self.held_bytes.clear();
+        Ok(())
+    }
+
+    async fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        if self.permit.is_none() {
+            // The last file reached its size in the middle of the rows that waited.
+            self.permit = Some(self.encoders.acquire(self.columns).await?);
+            self.file_bytes = 0;
+        }
+        self.writer.write(batch).await.map_err(|e| from_storage(&self.doing, e))?;
+        if !self.writer.has_open_file() {
+            self.permit = None;
+        }
+        Ok(())
+    }
+}
+
+/// Neighbours joined, so that the encoder does not work on crumbs.
+fn joined(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let mut groups: Vec<Vec<RecordBatch>> = Vec::new();
+    let mut rows = JOINED_ROWS;
+    for batch in batches {
+        if rows + batch.num_rows() > JOINED_ROWS {
+            groups.push(Vec::new());
+            rows = 0;
+        }
+        rows += batch.num_rows();
+        // One was pushed at the latest with the first batch.
+        if let Some(group) = groups.last_mut() {
+            group.push(batch);
+        }
+    }
+    let join = |group: Vec<RecordBatch>| match group.as_slice() {
+        [single] => Ok(single.clone()),
+        several => concat_batches(several[0].schema_ref(), several)
+            .map_err(|e| Error::internal(format!("rows cannot be joined: {e}"))),
+    };
+    groups.into_iter().map(join).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::Int64Array,
+        datatypes::{DataType, Field, Schema},
+    };
+
+    use super::*;
+
+    #[test]
+    fn small_batches_are_joined_and_none_is_lost() {
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false)]));
+        let batch = |from: i64, to: i64| {
+            RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from_iter_values(from..to))]).unwrap()
+        };
+        let sizes = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>();
+        let small: Vec<RecordBatch> = (0..20).map(|i| batch(i * 10_000, (i + 1) * 10_000)).collect();
+        let all = joined(small).unwrap();
+        assert_eq!(sizes(&all), [60_000, 60_000, 60_000, 20_000]);
+        assert_eq!(concat_batches(&schema, &all).unwrap(), batch(0, 200_000));
+        assert_eq!(sizes(&joined(vec![batch(0, 100_000), batch(0, 5), batch(0, 5)]).unwrap()), [100_000, 10]);
+        assert!(joined(Vec::new()).unwrap().is_empty());
+    }
+}
