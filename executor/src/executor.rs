@@ -86,6 +86,11 @@ impl Executor {
         warn_if_full(&data_dir);
         let (listener, address) = server::listen(options.bind).await?;
         let url = advertised(options.advertise_url.as_deref(), address)?;
+        let stop_server = CancellationToken::new();
+        let metrics_address = match options.metrics {
+            Some(address) => Some(metrics_server::start(address, stop_server.clone()).await?),
+            None => None,
+        };
         let lease = Arc::new(Lease::default());
         let host = PartitionHost::open(&data_dir, Arc::clone(&lease), host_options).await?;
         let incarnation = Uuid::new_v4().to_string();
@@ -107,11 +112,6 @@ impl Executor {
         let session =
             Session::spawn(Arc::clone(&data_dir), hello, options.scheduler_urls.clone(), links, stop_receiver)?;
 
-        let stop_server = CancellationToken::new();
-        let metrics_address = match options.metrics {
-            Some(address) => Some(metrics_server::start(address, stop_server.clone()).await?),
-            None => None,
-        };
         let running = Arc::new(Running {
             id: data_dir.executor_id(),
             incarnation,
@@ -270,6 +270,7 @@ async fn supervise(
         // Aborted or not, it has let go of what it held.
         let _ = task.await;
     }
+    running.stop_server.cancel();
     match &result {
         Ok(()) => info!(executor = %running.id, "executor stopped"),
         Err(error) => tracing::error!(executor = %running.id, %error, "executor stopped"),

@@ -1,3 +1,4 @@
+//! Tests of the comparison: it accepts what SQL calls equal, and fails when it must.
 use super::*;
 use arrow::array::{
     ArrayRef, Decimal128Array, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, StringArray,

@@ -1,3 +1,4 @@
+//! Tests of the suite: engines that agree, that disagree and that fail.
 use super::*;
 use crate::python::PythonEnv;
 use crate::runner::cayenne_tables::tests::write_partitions;

@@ -38,6 +38,9 @@ use self::slot::Slot;
 pub(crate) use self::storage_error::from_storage;
 use crate::session::Lease;
 
+/// Hindrances that are reported. They travel with every beat; when there are more, one cause is behind them all.
+const MOST_HINDRANCES: usize = 200;
+
 /// A partition that can be served now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoadedPartition {
@@ -148,7 +151,7 @@ impl PartitionHost {
         self.loaded.subscribe()
     }
 
-    /// What is assigned and cannot be served now; changes are sent when they happen.
+    /// What is assigned and cannot be served now, the first 200 by id; changes are sent when they happen.
     #[must_use]
     pub fn hindered(&self) -> watch::Receiver<Arc<Vec<HinderedPartition>>> {
         self.hindered.subscribe()
@@ -179,7 +182,7 @@ impl PartitionHost {
     fn renew_report(&self) {
         let slots = self.all_slots();
         self.hindered.send_if_modified(|former| {
-            let newer = slots.iter().filter_map(|slot| report_hindrance(slot, former)).collect();
+            let newer = slots.iter().filter_map(|slot| report_hindrance(slot, former)).take(MOST_HINDRANCES).collect();
             replace(former, newer)
         });
         self.loaded.send_if_modified(|former| {

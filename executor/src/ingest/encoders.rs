@@ -1,7 +1,8 @@
 //! How much memory rows on their way to disk may take.
 //!
-//! A file that is being written holds an encoder with a few MiB of buffers per column, however few rows come. So rows of
-//! a partition wait in memory until there are enough of them for a file, and only so many files are open at a time.
+//! The encoder of an open file keeps back blocks of up to a few MiB per column. Files of all partitions at once would
+//! need as much memory as there are partitions. So rows of a partition wait in memory until there are enough of them for
+//! a file, and only so many files are open at a time: both in proportion to the memory that the executor is given.
 //!
 //! Nobody waits for ever. A sender feeds many partitions in turn, so a part of a write may hold an open file while its
 //! next rows are stuck behind those of a part that waits for one. Therefore a part that has no rows to write ends its
@@ -23,7 +24,7 @@ const DEFAULT_MEMORY: u64 = 4 << 30;
 const ENCODER_SHARE: u64 = 4;
 /// Share of the memory that rows waiting for their file may take.
 const BUFFER_SHARE: u64 = 8;
-/// What an encoder takes for a column, about.
+/// What an encoder keeps back for a column at most, about.
 const COLUMN_BYTES: u64 = 4 << 20;
 /// A part waits with its file until it has at least this many bytes of rows …
 const LEAST_BUFFER: usize = 1 << 20;

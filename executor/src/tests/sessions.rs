@@ -196,3 +196,30 @@ async fn a_directory_of_another_cluster_is_refused() {
     assert!(error.contains("cluster one") && error.contains("cluster two"), "{error}");
     assert!(!handle.host().lease().is_held());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_served_where_they_are_asked_for() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let dir = tempfile::tempdir().unwrap();
+    let (_leader, leader_url, _stop) = Voice::start("one", None).await;
+    let mut options = ExecutorOptions::new(dir.path(), vec![leader_url]);
+    options.metrics = Some(([127, 0, 0, 1], 0).into());
+    let handle = Executor::start(options).await.unwrap();
+    eventually("session", || handle.session().borrow().scheduler.is_some()).await;
+    let address = handle.metrics_address().unwrap();
+    let held = format!("ancho_executor_session_held{{executor=\"{}\"}} 1", handle.id());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut text = String::new();
+        connection.read_to_string(&mut text).await.unwrap();
+        if text.contains(&held) && text.contains("state=\"hindered\"} 0") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    handle.shutdown().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}

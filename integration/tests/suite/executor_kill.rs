@@ -191,8 +191,10 @@ fn paused_and_resumed() {
             cluster.pause_executor(round, true)?;
             let begun = Instant::now();
             while begun.elapsed() < SESSION_TTL * 3 {
-                for (sql, expected) in QUERIES.iter().zip(&expected) {
-                    match ask(&client, sql).await? {
+                // Together: one after the other, each would wait its full time.
+                let outcomes = join_all(QUERIES.iter().map(|sql| ask(&client, sql))).await;
+                for ((sql, expected), outcome) in QUERIES.iter().zip(&expected).zip(outcomes) {
+                    match outcome? {
                         Ok(answer) => check_same(sql, expected, &answer)?,
                         Err(failure) => {
                             check_failure(sql, &failure)?;
