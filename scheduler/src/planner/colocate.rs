@@ -21,7 +21,7 @@ use datafusion::{
     physical_expr::{Partitioning, PhysicalExpr, expressions::Column},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ExecutionPlan,
+        ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions,
         aggregates::{AggregateExec, AggregateMode},
         coalesce_partitions::CoalescePartitionsExec,
         filter::FilterExec,
@@ -82,7 +82,14 @@ fn rewrite_children(plan: Arc<dyn ExecutionPlan>, spread: Spread) -> Result<Arc<
         changed |= !Arc::ptr_eq(child, &new);
         rewritten.push(new);
     }
-    if changed { plan.with_new_children(rewritten) } else { Ok(plan) }
+    if changed { with_children(plan, rewritten) } else { Ok(plan) }
+}
+
+fn with_children(
+    plan: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
 /// What the children of a node may assume.
@@ -220,7 +227,7 @@ fn through(
 ) -> Result<Option<Rewritten>> {
     let Some(keys) = keys else { return Ok(None) };
     let Some((child, buckets)) = bucketed(child, &keys)? else { return Ok(None) };
-    Ok(Some((Arc::clone(plan).with_new_children(vec![child])?, buckets)))
+    Ok(Some((with_children(Arc::clone(plan), vec![child])?, buckets)))
 }
 
 fn scan_buckets(scan: &CayenneScanExec, keys: &[usize]) -> Option<Rewritten> {
@@ -266,7 +273,7 @@ fn probe_buckets(plan: &Arc<dyn ExecutionPlan>, join: &HashJoinExec, keys: &[usi
     };
     let keys: Vec<usize> = keys;
     let Some((probe, buckets)) = bucketed(join.right(), &keys)? else { return Ok(None) };
-    Ok(Some((Arc::clone(plan).with_new_children(vec![Arc::clone(join.left()), probe])?, buckets)))
+    Ok(Some((with_children(Arc::clone(plan), vec![Arc::clone(join.left()), probe])?, buckets)))
 }
 
 /// Column of the join's unprojected output that an output column shows.

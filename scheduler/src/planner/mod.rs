@@ -24,3 +24,6 @@ pub mod system;
 pub mod table;
 pub mod topology;
 pub mod write;
+
+#[cfg(test)]
+mod tests;
