@@ -228,8 +228,10 @@ const LOST_PEER: &[&str] = &[
     "Broken pipe",
     "operation was canceled",
     "channel closed",
-    "timed-out while waiting for the plan",
 ];
+
+/// What a task says whose plan never reached it.
+const PLAN_NEVER_CAME: &str = "timed-out while waiting for the plan";
 
 fn lost_peer(error: &DataFusionError, text: &str) -> Option<Error> {
     let status = match error.find_root() {
@@ -237,7 +239,9 @@ fn lost_peer(error: &DataFusionError, text: &str) -> Option<Error> {
         _ => None,
     };
     let lost = status.is_some_and(|s| matches!(s.code(), Code::Unavailable | Code::Unknown | Code::Cancelled))
-        || LOST_PEER.iter().any(|mark| text.contains(mark));
+        // Only in texts that come from outside the engine: a value of the user's may read like any of the marks.
+        || (text.contains("External error") && LOST_PEER.iter().any(|mark| text.contains(mark)))
+        || text.contains(PLAN_NEVER_CAME);
     // The text of a transport error runs to many lines of debug output; what it says is this.
     let detail = status.map_or_else(|| text.chars().take(160).collect(), |s| s.message().to_owned());
     lost.then(|| Error::unavailable(format!("an executor was lost while the statement ran ({detail}); try again")))
@@ -323,7 +327,9 @@ mod tests {
         for error in [near, far] {
             assert_eq!(Error::from(error).kind, ErrorKind::Unavailable);
         }
-        assert_eq!(Error::from(DataFusionError::Execution("Divide by zero error".into())).kind, ErrorKind::Invalid);
+        for text in ["Divide by zero error", "Cannot cast string 'connection reset' to value of Int32 type"] {
+            assert_eq!(Error::from(DataFusionError::Execution(text.into())).kind, ErrorKind::Invalid);
+        }
     }
 
     #[test]
