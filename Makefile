@@ -18,7 +18,7 @@ PROFILE ?= quick
 ANCHO = $(CARGO_TARGET_DIR)/$(PROFILE)/ancho
 
 DEMO_ARGS ?=
-TEST_ARGS ?=
+TEST_ARGS ?= --no-fail-fast
 SCALE ?= 1
 EXECUTORS ?= 2
 BENCH_ARGS ?= --verify --peers duckdb,datafusion

@@ -64,13 +64,8 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str]) {
             columns: vec![unknown.clone(), unknown.clone()],
         })
         .collect();
-    let write = Command::CommitWrite {
-        table: table.id,
-        write_id: WriteId::new(),
-        overwrite: false,
-        parts,
-        refreshed: false,
-    };
+    let write =
+        Command::CommitWrite { table: table.id, write_id: WriteId::new(), overwrite: false, parts, refreshed: false };
     apply(state, write);
 }
 
@@ -96,12 +91,7 @@ fn cluster() -> Arc<ClusterState> {
         let executor = ExecutorId(format!("e{n}"));
         let held = state.tables.values().flat_map(|t| t.partitions.values());
         let loaded = held.filter(|p| p.owners.contains(&executor)).map(|p| (p.id, p.epoch)).collect();
-        let report = Command::ReportLoaded {
-            executor,
-            incarnation: "1".into(),
-            loaded,
-            hindered: BTreeMap::new(),
-        };
+        let report = Command::ReportLoaded { executor, incarnation: "1".into(), loaded, hindered: BTreeMap::new() };
         apply(&mut state, report);
     }
     Arc::new(state)

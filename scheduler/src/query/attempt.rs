@@ -8,7 +8,10 @@ use ancho_common::{
 };
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
-    common::ScalarValue,
+    common::{
+        ScalarValue,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
     execution::{SendableRecordBatchStream, SessionState},
     logical_expr::{LogicalPlan, LogicalPlanBuilder, TableScan},
     optimizer::{Optimizer, simplify_expressions::SimplifyExpressions},
@@ -71,6 +74,8 @@ impl Attempt {
             self.session.analyzer().execute_and_check(plan.clone(), self.session.config_options(), |_, _| {})?;
         let folding = Optimizer::with_rules(vec![Arc::new(SimplifyExpressions::new())]);
         let folded = folding.optimize(analyzed, &self.session, |_, _| {})?;
+        // Nodes keep the schema they were made with until they are told to look again.
+        let folded = folded.transform_up(|node| node.recompute_schema().map(Transformed::yes)).data()?;
         Ok(Arc::new(folded.schema().as_arrow().clone()))
     }
 
