@@ -27,10 +27,10 @@ pub const ORDER_ACROSS_SHUFFLE: &str = "it relies on the order of rows across a 
 /// `Internal`, with what is unsafe.
 pub fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     let Some(distributed) = plan.downcast_ref::<DistributedExec>() else {
-        return walk(plan, None, 1);
+        return walk(plan, None);
     };
     for child in distributed.children() {
-        walk(child, None, 1)?;
+        walk(child, None)?;
     }
     Ok(())
 }
@@ -54,11 +54,11 @@ pub fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<ScanSource>> {
 }
 
 /// `tasks` is the task count of the stage, `None` in the coordinator's own.
-fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>, depth: usize) -> Result<()> {
+fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> Result<()> {
     if let Some(boundary) = node.as_network_boundary() {
         let stage = boundary.input_stage();
         let plan = stage.local_plan().ok_or_else(|| unsafe_plan("a stage has no plan"))?;
-        return walk(plan, Some(stage.task_count()), depth + 1);
+        return walk(plan, Some(stage.task_count()));
     }
     if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
         return match leaf.original().downcast_ref::<CayenneScanExec>() {
@@ -77,7 +77,7 @@ fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>, depth: usize) -> Re
     {
         return Err(unsafe_plan(ORDER_ACROSS_SHUFFLE));
     }
-    node.children().into_iter().try_for_each(|child| walk(child, tasks, depth + 1))
+    node.children().into_iter().try_for_each(|child| walk(child, tasks))
 }
 
 fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<usize>) -> Result<()> {

@@ -35,11 +35,7 @@ fn collect(plan: &LogicalPlan, found: &mut Vec<LogicalPlan>) -> Result<()> {
         for expr in node.expressions() {
             expr.apply(|e| {
                 match e {
-                    Expr::ScalarSubquery(s) if runs_alone(s)? => {
-                        if !found.contains(&s.subquery) {
-                            found.push(s.subquery.as_ref().clone());
-                        }
-                    }
+                    Expr::ScalarSubquery(s) if runs_alone(s)? => note_once(&s.subquery, found),
                     Expr::ScalarSubquery(s) => collect(&s.subquery, found)?,
                     Expr::InSubquery(i) => collect(&i.subquery.subquery, found)?,
                     Expr::Exists(x) => collect(&x.subquery.subquery, found)?,
@@ -52,6 +48,12 @@ fn collect(plan: &LogicalPlan, found: &mut Vec<LogicalPlan>) -> Result<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
+}
+
+fn note_once(subquery: &LogicalPlan, found: &mut Vec<LogicalPlan>) {
+    if !found.contains(subquery) {
+        found.push(subquery.clone());
+    }
 }
 
 /// It refers to nothing outside itself: no outer column, no work table of a recursive query around it.
