@@ -5,6 +5,7 @@
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
 //! * [`recursion`] – tables inside recursive terms, gathered first
+//! * [`pushdown`] – filters are pushed into scans only where they cannot hit the wrong column
 //! * [`slots`] – one slot list for all leaves of a query
 //! * [`colocate`] – joins and aggregates of tables bucketed alike, without a shuffle
 //! * [`handlers`] – task counts, variants and routing for the distribution library
@@ -16,6 +17,7 @@ pub mod colocate;
 pub mod gather;
 pub mod guard;
 pub mod handlers;
+pub mod pushdown;
 pub mod recursion;
 pub mod session;
 pub mod slots;

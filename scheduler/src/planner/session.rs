@@ -20,6 +20,7 @@ use super::{
     catalog::{AnchoCatalog, CATALOG, DEFAULT_SCHEMA},
     colocate::ColocateBuckets,
     handlers::{self, Workers},
+    pushdown::guarded_rules,
     slots::StampSlots,
     topology::Topology,
     write::AnchoQueryPlanner,
@@ -92,6 +93,7 @@ impl Sessions {
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
+            .with_physical_optimizer_rules(guarded_rules())
             .with_physical_optimizer_rule(Arc::new(StampSlots));
         if colocate {
             builder = builder.with_physical_optimizer_rule(Arc::new(ColocateBuckets));

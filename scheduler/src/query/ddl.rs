@@ -37,6 +37,12 @@ pub struct CreateRequest {
 /// `Invalid` or `Unsupported`, naming the clause, column or expression at fault.
 pub async fn create_request(session: &SessionState, mut create: CreateTable) -> Result<CreateRequest> {
     refuse_unsupported(&create)?;
+    if create.or_replace && create.query.is_some() {
+        // The old rows would be gone before the new ones are there.
+        return Err(Error::unsupported(
+            "CREATE OR REPLACE TABLE … AS is not offered; use INSERT OVERWRITE, or DROP TABLE and CREATE TABLE … AS",
+        ));
+    }
     let partition_by = create.partition_by.take().map(|e| expressions(*e)).unwrap_or_default();
     let params = table_params(std::mem::replace(&mut create.table_options, CreateTableOptions::None))?;
     let has_query = create.query.is_some();

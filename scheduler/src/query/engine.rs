@@ -38,6 +38,7 @@ use crate::{
         catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
         session::{PlanOptions, Sessions},
         system,
+        table::still_loading,
     },
     raft::RaftNode,
     state::{ClusterState, Command, Table, TableName},
@@ -158,7 +159,12 @@ impl QueryEngine {
         let name = request.table.name.clone();
         let outcome = propose(&self.node, Command::CreateTable(Box::new(request.table))).await?;
         let (_, created) = ddl::created(&outcome)?;
-        if !created || request.query.is_none() {
+        if !created {
+            // What exists may be the rest of an earlier statement that was broken off.
+            let table = existing(&self.node.state(), &name)?;
+            return if table.loading { Err(still_loading(&table)) } else { Ok(0) };
+        }
+        if request.query.is_none() {
             return Ok(0);
         }
         let filled = self
