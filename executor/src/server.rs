@@ -1,6 +1,9 @@
 //! The one gRPC server of an executor.
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
+use ancho_common::plan::channels::{
+    CONNECTION_WINDOW, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_HEADER_LIST, STREAM_WINDOW,
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::{
@@ -10,13 +13,6 @@ use tonic::{
 
 use crate::error::{Error, Result};
 
-/// Error texts and plan headers travel in headers and trailers.
-const MAX_HEADER_LIST: u32 = 256 << 10;
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Windows for batches: a stream is not stopped by one that is read slowly.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 32 << 20;
 /// Many tasks of many queries share a connection.
 const MAX_STREAMS: u32 = 16 << 10;
 

@@ -5,7 +5,9 @@ use ancho_common::{
     error::{Error, Result},
     object_stores::ObjectStores,
     plan::{
-        channels::Channels,
+        channels::{
+            CONNECTION_WINDOW, Channels, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_HEADER_LIST, STREAM_WINDOW,
+        },
         session::{WorkerParts, worker},
     },
 };
@@ -24,12 +26,6 @@ use crate::{
     sessions::{SessionManager, SessionOptions},
 };
 
-/// Error texts and plan headers travel in headers and trailers.
-const MAX_HEADER_LIST: u32 = 256 << 10;
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 32 << 20;
 /// How long a group of one may take to elect itself.
 const SINGLE_NODE_PATIENCE: Duration = Duration::from_secs(20);
 /// Memory for the parts of queries that run in the scheduler, unless set.

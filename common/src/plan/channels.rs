@@ -18,13 +18,16 @@ use crate::error::{Error, Result};
 
 /// Longest time to wait for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A silent peer is asked for a sign of life this often; servers and clients alike.
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// How long that sign may take.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Error texts travel in trailers.
-const MAX_HEADER_LIST: u32 = 256 * 1024;
+pub const MAX_HEADER_LIST: u32 = 256 * 1024;
 /// Flow-control windows: shuffles between two processes must not wait for acknowledgements.
-const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+pub const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
+/// The same for all streams of a connection together.
+pub const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
 /// Channels by address; cheap to clone, shared by everything in a process.
 #[derive(Debug, Clone, Default)]
