@@ -60,15 +60,14 @@ pub fn main() -> ExitCode {
 }
 
 fn worker_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).saturating_mul(4).max(8)
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).max(2)
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     logging::start(cli.log_format, cli.log.as_deref(), cli.command.default_log())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // More threads than cores: an operator that computes for long must not keep the network from being served, or
-        // its peers take this process for dead.
+        // These serve the network; queries compute on threads of their own.
         .worker_threads(worker_threads())
         .thread_stack_size(STACK_BYTES)
         .thread_name("ancho")

@@ -2,6 +2,7 @@
 //!
 //! This crate knows nothing of Raft, Flight SQL or the storage engine.
 pub mod checked_sum;
+pub mod compute;
 pub mod duration;
 pub mod error;
 pub mod ids;

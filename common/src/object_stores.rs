@@ -6,11 +6,11 @@ use datafusion::{
     error::{DataFusionError, Result},
     execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry},
 };
-use object_store::{ClientOptions, ObjectStore, aws::AmazonS3Builder};
+use object_store::{ClientOptions, ObjectStore, aws::AmazonS3Builder, client::SpawnedReqwestConnector};
 use parking_lot::Mutex;
 use url::Url;
 
-use crate::{error::Error, spec::source::S3Options};
+use crate::{compute::network, error::Error, spec::source::S3Options};
 
 /// A registry that opens S3 buckets when they are first asked for.
 #[derive(Debug, Default)]
@@ -41,6 +41,10 @@ impl ObjectStores {
 
 fn open_bucket(name: &str, options: &S3Options) -> Result<object_store::aws::AmazonS3> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(name);
+    // Queries ask on compute threads; requests are made on those of the network.
+    if let Some(network) = network() {
+        builder = builder.with_http_connector(SpawnedReqwestConnector::new(network));
+    }
     if let Some(region) = &options.region {
         builder = builder.with_region(region);
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use ancho_common::{
+    compute::{Compute, OnCompute},
     ids::ExecutorId,
     plan::{host::ScanHost, session::plan_key},
 };
@@ -153,9 +154,10 @@ impl Executor {
 /// Everything the server offers.
 fn routes(running: &Running, options: &ExecutorOptions) -> Result<Routes> {
     let host = Arc::clone(&running.host) as Arc<dyn ScanHost>;
-    let worker = query_worker(host, options.scheduler_urls.clone(), options.memory_bytes)
-        .map_err(|e| Error::Stopped(e.to_string()))?;
-    Ok(Routes::new(running.ingest.clone().into_server()).add_service(worker.into_worker_server()))
+    let stopped = |e: ancho_common::error::Error| Error::Stopped(e.to_string());
+    let worker = query_worker(host, options.scheduler_urls.clone(), options.memory_bytes).map_err(stopped)?;
+    let tasks = OnCompute::new(worker.into_worker_server(), Compute::start().map_err(stopped)?);
+    Ok(Routes::new(running.ingest.clone().into_server()).add_service(tasks))
 }
 
 fn hello(options: &ExecutorOptions, data_dir: &DataDir, incarnation: &str, url: &str) -> proto::Hello {

@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ancho_common::{
+    compute::{Compute, OnCompute},
     error::{Error, Result},
     object_stores::ObjectStores,
     plan::{
@@ -21,7 +22,7 @@ use crate::{
     frontend::{FrontendOptions, Frontends, FrontendsHandle},
     placement,
     planner::session::Sessions,
-    query::{assigner::RaftAssigner, engine::QueryEngine},
+    query::{assigner::RaftAssigner, computed::Computed, engine::QueryEngine},
     raft::{RaftNode, RaftOptions, SchedulerService},
     sessions::{SessionManager, SessionOptions},
 };
@@ -111,6 +112,7 @@ impl Scheduler {
         node.set_stamper(Arc::new(placement::stamp));
         let stop = CancellationToken::new();
 
+        let compute = Compute::start()?;
         let channels = Channels::default();
         let memory = options.memory_bytes.unwrap_or(DEFAULT_MEMORY);
         let runtime = RuntimeEnvBuilder::new()
@@ -133,7 +135,7 @@ impl Scheduler {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(service)
-            .add_service(tasks_here.into_worker_server())
+            .add_service(OnCompute::new(tasks_here.into_worker_server(), compute.clone()))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(listener).with_nodelay(Some(true)),
                 stop.clone().cancelled_owned(),
@@ -152,7 +154,7 @@ impl Scheduler {
 
         let engine = Arc::new(QueryEngine::new(node.clone(), sessions, channels, options.partition_wait));
         let frontends = Frontends::start(
-            engine,
+            Arc::new(Computed::new(engine, compute)),
             FrontendOptions { flight: options.flight, http: options.http, metrics: options.metrics },
         )
         .await?;

@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::error::{Error, Result};
+use crate::{
+    compute::network,
+    error::{Error, Result},
+};
 
 /// Longest time to wait for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -45,7 +48,11 @@ impl Channels {
         if let Some(channel) = open.get(url) {
             return Ok(channel.clone());
         }
-        let channel = endpoint(url)?.connect_lazy();
+        let endpoint = endpoint(url)?;
+        // The connection's tasks belong to the network runtime, also when a query needs it first.
+        let network = network();
+        let _entered = network.as_ref().map(tokio::runtime::Handle::enter);
+        let channel = endpoint.connect_lazy();
         open.insert(url.to_owned(), channel.clone());
         Ok(channel)
     }

@@ -19,6 +19,7 @@ use prost::Message;
 
 use super::{
     host::{ScanHost, ScanPartition},
+    pace::{Pace, PacedExec},
     router::Route,
     scan::{CayenneScanExec, Slot, VariantParts},
     write::{PartitionWriteExec, WriteTarget},
@@ -32,8 +33,10 @@ use crate::{
 
 const SCAN: u8 = 1;
 const WRITE: u8 = 2;
+const TURNS: u8 = 3;
+const SLICES: u8 = 4;
 
-/// Encodes and decodes [`CayenneScanExec`] and [`PartitionWriteExec`].
+/// Encodes and decodes [`CayenneScanExec`], [`PartitionWriteExec`] and [`PacedExec`].
 #[derive(Debug, Default, Clone)]
 pub struct AnchoCodec {
     host: Option<Arc<dyn ScanHost>>,
@@ -177,6 +180,13 @@ fn decode_write(bytes: &[u8], inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<d
     Ok(Arc::new(PartitionWriteExec::try_new(Arc::clone(input), Arc::new(target))?))
 }
 
+fn decode_pace(pace: Pace, inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
+    let [input] = inputs else {
+        return Err(Error::internal(format!("a pace has {} inputs, not one", inputs.len())).into());
+    };
+    Ok(Arc::new(PacedExec::new(Arc::clone(input), pace)))
+}
+
 impl PhysicalExtensionCodec for AnchoCodec {
     fn try_decode(
         &self,
@@ -188,6 +198,8 @@ impl PhysicalExtensionCodec for AnchoCodec {
         match bytes.split_first() {
             Some((&SCAN, rest)) => self.decode_scan(rest, context, converter),
             Some((&WRITE, rest)) => decode_write(rest, inputs),
+            Some((&TURNS, _)) => decode_pace(Pace::Turns, inputs),
+            Some((&SLICES, _)) => decode_pace(Pace::Slices, inputs),
             _ => Err(Error::internal("an unknown plan node arrived; are all processes of one release?").into()),
         }
     }
@@ -204,6 +216,11 @@ impl PhysicalExtensionCodec for AnchoCodec {
         } else if let Some(write) = node.downcast_ref::<PartitionWriteExec>() {
             out.push(WRITE);
             out.extend(encode_write(write));
+        } else if let Some(paced) = node.downcast_ref::<PacedExec>() {
+            out.push(match paced.pace() {
+                Pace::Turns => TURNS,
+                Pace::Slices => SLICES,
+            });
         } else {
             // The list of codecs is tried in order; this one knows only its own nodes.
             return Err(DataFusionError::NotImplemented(format!("{} cannot be sent to another process", node.name())));

@@ -2,7 +2,8 @@
 //!
 //! * [`scan`] – the leaf of every query: partitions pinned to their owners
 //! * [`write`] – routes rows to the owners of their partitions
-//! * [`codec`] – both, as bytes
+//! * [`pace`] – keeps operators from holding a thread for long
+//! * [`codec`] – all three, as bytes
 //! * [`host`] – what an executor offers to the leaf
 //! * [`router`] – the sending side of a write
 //! * [`channels`] – connections between processes
@@ -10,6 +11,7 @@
 pub mod channels;
 pub mod codec;
 pub mod host;
+pub mod pace;
 pub mod router;
 pub mod scan;
 pub mod session;

@@ -31,7 +31,10 @@ use datafusion::{
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
-use super::host::{HostExtension, LocalScan, ScanHost, ScanPartition};
+use super::{
+    host::{HostExtension, LocalScan, ScanHost, ScanPartition},
+    pace,
+};
 use crate::{error::Error, ids::TableId};
 
 /// One position of the query's executor list.
@@ -441,7 +444,7 @@ impl ExecutionPlan for CayenneScanExec {
             }
             batch
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(pace::in_turns(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows))))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, transport::Endpoint};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Session;
 use crate::{error::Error, host::HinderedPartition};
@@ -24,6 +24,8 @@ use crate::{error::Error, host::HinderedPartition};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Registration is a Raft commit; a leader that cannot commit within this is no leader.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a leader may take to write that this executor has stopped.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Assignments of tens of thousands of partitions, each with its schema.
@@ -90,6 +92,13 @@ impl Unacknowledged {
     }
 }
 
+/// A session that the leader has welcomed.
+struct Opened {
+    inbound: Streaming<proto::SessionDown>,
+    beats: Beats,
+    ttl: Duration,
+}
+
 /// What is sent during one connection.
 struct Beats {
     outbound: mpsc::Sender<proto::SessionUp>,
@@ -102,38 +111,60 @@ struct Beats {
 impl Session {
     pub(super) async fn connect_and_hold(&mut self, url: &str) -> Ended {
         let mut stop = self.stop.clone();
+        let opened = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return Ended::Stopping,
+            opened = self.open(url) => opened,
+        };
+        let Opened { mut inbound, mut beats, ttl } = match opened {
+            Ok(opened) => opened,
+            Err(ended) => return ended,
+        };
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => Ended::Stopping,
-            ended = self.hold(url) => ended,
+            _ = stop.wait_for(|stop| *stop) => {}
+            ended = self.exchange(&mut inbound, &mut beats, ttl) => return ended,
         }
+        self.take_leave(inbound, beats).await;
+        Ended::Stopping
     }
 
-    async fn hold(&mut self, url: &str) -> Ended {
+    async fn open(&mut self, url: &str) -> Result<Opened, Ended> {
         let (outbound, receiver) = mpsc::channel(64);
         let sent = Instant::now();
         let hello = proto::SessionUp { body: Some(Up::Hello(self.hello.clone())) };
         if outbound.try_send(hello).is_err() {
-            return Ended::Lost("the outgoing queue is closed".into());
+            return Err(Ended::Lost("the outgoing queue is closed".into()));
         }
-        let mut inbound = match open(url, receiver).await {
-            Ok(inbound) => inbound,
-            Err(ended) => return ended,
+        let mut inbound = open(url, receiver).await?;
+        let welcome = timeout(WELCOME_TIMEOUT, first_welcome(&mut inbound))
+            .await
+            .unwrap_or_else(|_| Err(Ended::Lost("no welcome came in time".into())))?;
+        let ttl = self.welcomed(url, &welcome, sent).map_err(Ended::Refused)?;
+        let beats = Beats { outbound, sequence: 0, unacknowledged: Unacknowledged::default(), reported: None };
+        Ok(Opened { inbound, beats, ttl })
+    }
+
+    /// Gives up the right to serve and says so, that nobody waits for the lease to run out. A leader that does not hear
+    /// it waits all the same.
+    async fn take_leave(&self, mut inbound: Streaming<proto::SessionDown>, beats: Beats) {
+        self.links.lease.end();
+        let goodbye = proto::SessionUp { body: Some(Up::Goodbye(proto::Goodbye {})) };
+        let left = async {
+            beats.outbound.send(goodbye).await.ok()?;
+            // The leader ends the session when it has written that; what else it says does not matter any more.
+            while let Ok(Some(_)) = inbound.message().await {}
+            Some(())
         };
-        let welcome = match timeout(WELCOME_TIMEOUT, first_welcome(&mut inbound)).await {
-            Err(_) => return Ended::Lost("no welcome came in time".into()),
-            Ok(Err(ended)) => return ended,
-            Ok(Ok(welcome)) => welcome,
-        };
-        match self.welcomed(url, &welcome, sent) {
-            Ok(ttl) => {
-                let beats = Beats { outbound, sequence: 0, unacknowledged: Unacknowledged::default(), reported: None };
-                self.exchange(inbound, beats, ttl).await
-            }
-            Err(error) => Ended::Refused(error),
+        if !matches!(timeout(GOODBYE_TIMEOUT, left).await, Ok(Some(()))) {
+            warn!("the scheduler did not hear that this executor stops; it will find out by its silence");
         }
     }
 
-    async fn exchange(&mut self, mut inbound: Streaming<proto::SessionDown>, mut beats: Beats, ttl: Duration) -> Ended {
+    async fn exchange(
+        &mut self,
+        inbound: &mut Streaming<proto::SessionDown>,
+        beats: &mut Beats,
+        ttl: Duration,
+    ) -> Ended {
         let mut ticker = tokio::time::interval(ttl / 5);
         ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // A leader that stays silent for half the TTL is left while there is time to find another one.
@@ -148,7 +179,7 @@ impl Session {
             tokio::select! {
                 message = inbound.message() => match message {
                     Ok(Some(message)) => {
-                        if let Some(ended) = self.receive(message, &mut beats, ttl) {
+                        if let Some(ended) = self.receive(message, beats, ttl) {
                             return ended;
                         }
                     }
@@ -156,7 +187,7 @@ impl Session {
                     Err(status) => return lost("the session broke", status),
                 },
                 _ = ticker.tick() => {
-                    if let Some(ended) = self.beat(&mut beats, true) {
+                    if let Some(ended) = self.beat(beats, true) {
                         return ended;
                     }
                 }
@@ -164,7 +195,7 @@ impl Session {
                     if changed.is_err() {
                         return Ended::Stopping;
                     }
-                    if let Some(ended) = self.beat(&mut beats, false) {
+                    if let Some(ended) = self.beat(beats, false) {
                         return ended;
                     }
                 }
@@ -172,7 +203,7 @@ impl Session {
                     if changed.is_err() {
                         return Ended::Stopping;
                     }
-                    if let Some(ended) = self.beat(&mut beats, false) {
+                    if let Some(ended) = self.beat(beats, false) {
                         return ended;
                     }
                 }

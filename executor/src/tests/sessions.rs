@@ -92,6 +92,7 @@ impl Scheduler for Voice {
                         let _ = send(Down::Ack(proto::Ack { sequence: beat.sequence })).await;
                     }
                     Up::Beat(_) => {}
+                    Up::Goodbye(_) => return,
                 }
             }
         });

@@ -126,7 +126,7 @@ pub struct Route {
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SessionUp {
-    #[prost(oneof = "session_up::Body", tags = "1, 2")]
+    #[prost(oneof = "session_up::Body", tags = "1, 2, 3")]
     pub body: ::core::option::Option<session_up::Body>,
 }
 /// Nested message and enum types in `SessionUp`.
@@ -138,6 +138,8 @@ pub mod session_up {
         Hello(super::Hello),
         #[prost(message, tag = "2")]
         Beat(super::Beat),
+        #[prost(message, tag = "3")]
+        Goodbye(super::Goodbye),
     }
 }
 /// First message of a session.
@@ -179,6 +181,11 @@ pub struct Beat {
     #[prost(message, repeated, tag = "5")]
     pub hindered: ::prost::alloc::vec::Vec<Hindrance>,
 }
+/// Last message of an executor that stops by itself. It serves nothing any more, so its lease need not run out. The
+/// scheduler ends the session when this is written.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Goodbye {}
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Loaded {

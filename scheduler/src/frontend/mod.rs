@@ -2,6 +2,7 @@
 //!
 //! * [`service`] – the trait, implemented by the query side of the scheduler
 //! * [`statements`] – rules that hold for every front end: rows per binding, updates run as queries
+//! * [`caller`] – whether somebody still waits for a statement
 //! * [`placeholders`], [`binding`], [`handle`] – parameters numbered, in the types wanted, and carried by the client
 //! * [`edge`], [`split`] – Arrow types that leave the cluster, and how much of them at a time
 //! * [`flight`] – Flight SQL over gRPC
@@ -9,6 +10,7 @@
 //! * [`metrics`] – the Prometheus recorder and what is counted
 //! * [`server`] – sockets, and an orderly end
 pub mod binding;
+pub mod caller;
 pub mod edge;
 pub mod flight;
 pub mod handle;

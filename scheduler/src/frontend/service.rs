@@ -11,6 +11,8 @@ use bytes::Bytes;
 use datafusion::execution::SendableRecordBatchStream;
 use serde::Serialize;
 
+use super::caller::Caller;
+
 /// Whether a statement yields rows or changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
@@ -121,11 +123,12 @@ pub trait SqlService: Send + Sync + 'static {
 
     /// Runs an update and says how many rows it changed (0 for DDL). `parameters` is exactly one row if given.
     ///
-    /// The front ends never drop the future: an update that arrived runs to its end even if its client is gone.
+    /// The front ends never drop the future. An update whose caller has gone ends without effect if it is not committed
+    /// yet, and otherwise goes on to its end.
     ///
     /// # Errors
     /// As [`SqlService::prepare`], and whatever keeps the update from being applied. `Invalid` for a query.
-    async fn update(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<i64>;
+    async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64>;
 
     /// Runs an update once per row of `parameters` and says how many rows they changed together.
     ///
@@ -134,12 +137,12 @@ pub trait SqlService: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`SqlService::update`].
-    async fn update_many(&self, sql: &str, parameters: RecordBatch) -> Result<i64> {
+    async fn update_many(&self, sql: &str, parameters: RecordBatch, caller: &Caller) -> Result<i64> {
         let rows = parameters.num_rows();
         let mut total = 0;
         for row in 0..rows {
             total += self
-                .update(sql, Some(parameters.slice(row, 1)))
+                .update(sql, Some(parameters.slice(row, 1)), caller)
                 .await
                 .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
         }

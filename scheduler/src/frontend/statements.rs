@@ -12,6 +12,7 @@ use futures::{
 };
 
 use super::{
+    caller::Caller,
     binding::{announced_parameters, fit_parameters},
     edge::{announced_schema, edge_stream},
     handle::StatementHandle,
@@ -144,8 +145,8 @@ impl Statements {
 
     /// Applies an update and says how many rows it changed: with N bound rows their sum, with no row nothing happens.
     ///
-    /// It runs in a task of its own, to its end: a client that goes away never leaves it half done. A handle that says
-    /// that the update was applied already applies nothing.
+    /// It runs in a task of its own: a client that goes away never leaves it half done, but what is not committed yet is
+    /// given up. A handle that says that the update was applied already applies nothing.
     ///
     /// # Errors
     /// As [`SqlService::update`](super::service::SqlService::update).
@@ -154,11 +155,12 @@ impl Statements {
         if let Some(changed) = handle.changed {
             return Ok(changed);
         }
+        let (caller, _here) = Caller::while_held();
         let update = async move {
             match handle.parameters {
-                None => service.update(&handle.sql, None).await,
+                None => service.update(&handle.sql, None, &caller).await,
                 Some(parameters) if parameters.num_rows() == 0 => Ok(0),
-                Some(parameters) => service.update_many(&handle.sql, parameters).await,
+                Some(parameters) => service.update_many(&handle.sql, parameters, &caller).await,
             }
         };
         tokio::spawn(update).await.map_err(|e| Error::internal(format!("the update ended abnormally: {e}")))?

@@ -31,6 +31,7 @@ use super::{
     write::WriteKind,
 };
 use crate::{
+    frontend::caller::Caller,
     planner::session,
     state::{ClusterState, Command, Dataset, Table, TableName},
 };
@@ -144,7 +145,8 @@ impl<'a> Applier<'a> {
                 let table = existing(&state, name)?;
                 let source = listing(&attempt, spec).await?;
                 let plan = matched(source, &table)?;
-                self.engine.writer().write(&attempt, &state, &table, plan, WriteKind::Refresh).await
+                let (writer, caller) = (self.engine.writer(), Caller::default());
+                writer.write(&attempt, &state, &table, plan, WriteKind::Refresh, &caller).await
             })
             .await
     }

@@ -31,8 +31,11 @@ use super::{
     write::{WriteKind, Writer},
 };
 use crate::{
-    frontend::service::{
-        CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
+    frontend::{
+        caller::Caller,
+        service::{
+            CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
+        },
     },
     planner::{
         catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
@@ -130,7 +133,12 @@ impl QueryEngine {
         Ok(single(batch))
     }
 
-    async fn insert(&self, statement: &DfStatement, parameters: Option<&RecordBatch>) -> Result<u64> {
+    async fn insert(
+        &self,
+        statement: &DfStatement,
+        parameters: Option<&RecordBatch>,
+        caller: &Caller,
+    ) -> Result<u64> {
         self.attempts(|state, attempt| async move {
             let plan = attempt.logical(statement.clone(), parameters).await?;
             let LogicalPlan::Dml(dml) = plan else {
@@ -143,7 +151,7 @@ impl QueryEngine {
             };
             let name = ddl::table_name(&dml.table_name)?;
             let table = existing(&state, &name)?;
-            self.writer.write(&attempt, &state, &table, dml.input.as_ref().clone(), kind).await
+            self.writer.write(&attempt, &state, &table, dml.input.as_ref().clone(), kind, caller).await
         })
         .await
     }
@@ -152,6 +160,7 @@ impl QueryEngine {
         &self,
         create: &datafusion::logical_expr::sqlparser::ast::CreateTable,
         parameters: Option<&RecordBatch>,
+        caller: &Caller,
     ) -> Result<u64> {
         let state = self.node.linearizable().await?;
         let attempt = self.attempt(&state, PlanOptions::default())?;
@@ -175,7 +184,8 @@ impl QueryEngine {
                     let request = ddl::create_request(attempt.session(), create.clone()).await?;
                     let query = request.query.ok_or_else(|| Error::internal("the query of a table went away"))?;
                     let table = existing(&state, name)?;
-                    self.writer.write(&attempt, &state, &table, bind(query, parameters)?, WriteKind::Fill).await
+                    let query = bind(query, parameters)?;
+                    self.writer.write(&attempt, &state, &table, query, WriteKind::Fill, caller).await
                 }
             })
             .await;
@@ -188,10 +198,10 @@ impl QueryEngine {
         filled
     }
 
-    async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<u64> {
+    async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
         match Statement::parse(sql)? {
-            Statement::Insert(statement) => self.insert(&statement, parameters).await,
-            Statement::CreateTable(create) => self.create(&create, parameters).await,
+            Statement::Insert(statement) => self.insert(&statement, parameters, caller).await,
+            Statement::CreateTable(create) => self.create(&create, parameters, caller).await,
             Statement::DropTable { names, if_exists } => {
                 for name in names {
                     let name = ddl::object_name(&name)?;
@@ -302,8 +312,8 @@ impl SqlService for QueryEngine {
         }
     }
 
-    async fn update(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<i64> {
-        let rows = self.changed(sql, parameters.as_ref()).await.map_err(surface)?;
+    async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64> {
+        let rows = self.changed(sql, parameters.as_ref(), caller).await.map_err(surface)?;
         Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 

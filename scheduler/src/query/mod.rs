@@ -2,6 +2,7 @@
 //!
 //! * [`statement`] – what a text asks for
 //! * [`engine`] – the service behind the front ends
+//! * [`computed`] – the same, on threads apart from those of the network
 //! * [`attempt`] – one try at planning and running a query on one view of the cluster
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`explain`] – the distributed plan as text
@@ -13,6 +14,7 @@
 pub mod apply;
 pub mod assigner;
 pub mod attempt;
+pub mod computed;
 pub mod ddl;
 pub mod engine;
 pub mod explain;

@@ -23,6 +23,7 @@ use futures::future::{join_all, try_join_all};
 
 use super::{assigner::propose, attempt::Attempt};
 use crate::{
+    frontend::caller::Caller,
     planner::write::WriteNode,
     raft::RaftNode,
     state::{ClusterState, ColumnSummary, Command, CommittedPart, Outcome, StagedPart, Table},
@@ -67,7 +68,7 @@ impl Writer {
     /// Writes the rows of `input`, whose columns are the table's in order, and says how many they were.
     ///
     /// # Errors
-    /// Nothing was changed, except for kind `Unknown`: then the request id in the text tells what became of it.
+    /// `Cancelled` if the caller went away before the commit. Nothing was changed, except for kind `Unknown`: then the request id in the text tells what became of it.
     pub async fn write(
         &self,
         attempt: &Attempt,
@@ -75,6 +76,7 @@ impl Writer {
         table: &Table,
         input: LogicalPlan,
         kind: WriteKind,
+        caller: &Caller,
     ) -> Result<u64> {
         let target = Arc::new(WriteTarget {
             write_id: WriteId::new(),
@@ -88,7 +90,7 @@ impl Writer {
         let mut staged = Staged::new(self, &target);
         let node = WriteNode::try_new(fitted(input, table)?, Arc::clone(&target))?;
         let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
-        let results = attempt.collect(plan).await?;
+        let results = caller.unless_gone(attempt.collect(plan)).await?;
         let mut sent = merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?;
         if kind.overwrites() {
             // Partitions without new rows become empty with the same commit.
@@ -105,7 +107,7 @@ impl Writer {
             staged.settle();
             return Ok(0);
         }
-        let parts = self.seal(&target, &sent).await?;
+        let parts = caller.unless_gone(self.seal(&target, &sent)).await?;
         let command = Command::CommitWrite {
             table: table.id,
             write_id: target.write_id,

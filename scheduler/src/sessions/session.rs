@@ -198,6 +198,10 @@ impl Session {
                     Some(Ok(SessionUp { body: Some(Up::Hello(_)) })) => {
                         return Err(End::Failed(Error::invalid("a session has one hello; open another session")));
                     }
+                    Some(Ok(SessionUp { body: Some(Up::Goodbye(_)) })) => {
+                        self.let_go(held).await?;
+                        return Err(End::Quiet("the executor stopped"));
+                    }
                     // A message of a newer release.
                     Some(Ok(SessionUp { body: None })) => {}
                     Some(Err(_)) => return Err(End::Quiet("the stream broke")),
@@ -243,6 +247,17 @@ impl Session {
         let (raft, limit, sequence) = (self.inner.raft.clone(), self.inner.options.ttl / 2, beat.sequence);
         held.acks.push(async move { raft.linearizable_within(limit).await.is_ok().then_some(sequence) }.boxed());
         self.correct(held)
+    }
+
+    /// Writes that an executor has stopped, which says that it serves nothing any more. If that cannot be written, its
+    /// silence will tell.
+    async fn let_go(&mut self, held: &mut Held) -> Ended<()> {
+        self.check_term(held)?;
+        ended_by(self.inner.ledger.lock().standing(held.term, &held.id, held.key))?;
+        let down = Command::ExecutorDown { executor: held.id.clone(), incarnation: held.hello.incarnation.clone() };
+        self.inner.propose(down).await.map_err(End::Failed)?;
+        tracing::info!(executor = %held.id, "executor stopped");
+        Ok(())
     }
 
     /// Renews the session, since a sign of life arrived.

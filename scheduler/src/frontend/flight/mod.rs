@@ -10,6 +10,7 @@
 //! * Endpoints name no address, so clients fetch the rows over the connection they have.
 //! * Transactions, savepoints, Substrait plans and bulk ingestion are refused as unsupported.
 mod actions;
+mod deadline;
 mod encode;
 mod metadata;
 mod put;
@@ -222,12 +223,13 @@ impl FlightService for FlightFrontend {
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         let mut meter = StatementMeter::start(FRONTEND, Measured::Query);
+        let deadline = deadline::deadline(request.metadata());
         let started = async {
             let limit = message_limit(request.metadata())?;
             Ok::<_, Error>((self.rows(decode_command(&request.get_ref().ticket)?).await?, limit))
         };
         match started.await {
-            Ok((rows, limit)) => Ok(Response::new(encode(rows, limit, meter).boxed())),
+            Ok((rows, limit)) => Ok(Response::new(deadline::until(encode(rows, limit, meter).boxed(), deadline).boxed())),
             Err(error) => {
                 meter.fail(error.kind);
                 Err(to_status(error))

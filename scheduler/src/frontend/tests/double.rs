@@ -25,6 +25,7 @@ use datafusion::{
 use futures::{StreamExt, stream};
 
 use crate::frontend::{
+    caller::Caller,
     CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
 };
 
@@ -169,7 +170,7 @@ impl SqlService for Double {
         Ok(QueryStream { schema, stream })
     }
 
-    async fn update(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<i64> {
+    async fn update(&self, sql: &str, parameters: Option<RecordBatch>, _: &Caller) -> Result<i64> {
         if sql == "SLOW UPDATE" {
             tokio::time::sleep(Duration::from_millis(200)).await;
             self.updates.fetch_add(1, Ordering::SeqCst);

@@ -1,0 +1,397 @@
+//! Keeps operators from holding a thread for long, so that a query that nobody waits for any more ends soon, and others
+//! get their turn.
+//!
+//! A task can be ended, or make room for another one, only when it returns to its runtime. The library makes it return
+//! after a number of batches from its *leaves*, which says nothing about joins: one batch can meet millions of rows, and a
+//! filter over the pairs can swallow all of them. So there are two kinds of [`PacedExec`]:
+//!
+//! * [`Pace::Turns`] stands above a join or a leaf and returns to the runtime after [`TURN`];
+//! * [`Pace::Slices`] stands between a join and its probe side and hands its rows on in slices, as many rows at a time as
+//!   the join works off in about [`SLICE`]. How long it took is measured: the node above the join counts the time that
+//!   it spends inside, so that waiting for a slow consumer does not look like work. It returns to the runtime, too, since
+//!   a join may swallow slice after slice.
+use std::{
+    cell::Cell,
+    fmt::{self, Formatter},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use datafusion::{
+    common::{Statistics, tree_node::TreeNodeRecursion},
+    error::{DataFusionError, Result},
+    execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+        execution_plan::{CardinalityEffect, SchedulingType},
+        statistics::{ChildStats, StatisticsArgs},
+    },
+};
+use futures::{Stream, StreamExt};
+use metrics::gauge;
+
+/// Longest time between two returns to the runtime, as far as the operators below let it.
+const TURN: Duration = Duration::from_millis(10);
+
+/// Time that a join should take for one slice.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// Rows of the first slice, before anything was measured: a row may meet millions of others.
+const FIRST_ROWS: usize = 16;
+
+/// Most rows of a slice; no operator makes larger batches.
+const MOST_ROWS: usize = 1 << 20;
+
+/// Gauge of the paced streams that are open in this process: 0 when no part of a query runs here.
+pub const OPEN_STREAMS: &str = "ancho_plan_streams";
+
+/// What a [`PacedExec`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Returns to the runtime in time.
+    Turns,
+    /// Hands rows on in slices that do not take the consumer long.
+    Slices,
+}
+
+/// Passes rows through, at a pace.
+#[derive(Debug)]
+pub struct PacedExec {
+    input: Arc<dyn ExecutionPlan>,
+    pace: Pace,
+    properties: Arc<PlanProperties>,
+}
+
+impl PacedExec {
+    /// Over `input`.
+    #[must_use]
+    pub fn new(input: Arc<dyn ExecutionPlan>, pace: Pace) -> Self {
+        let properties =
+            Arc::new(PlanProperties::clone(input.properties()).with_scheduling_type(SchedulingType::Cooperative));
+        Self { input, pace, properties }
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+}
+
+impl DisplayAs for PacedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.pace {
+            Pace::Turns => f.write_str("PacedExec: turns"),
+            Pace::Slices => f.write_str("PacedExec: slices"),
+        }
+    }
+}
+
+impl ExecutionPlan for PacedExec {
+    fn name(&self) -> &'static str {
+        "PacedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.pop().ok_or_else(|| DataFusionError::Internal("a pace needs one input".into()))?;
+        Ok(Arc::new(Self::new(input, self.pace)))
+    }
+
+    fn execute(&self, stream: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.input.execute(stream, context)?;
+        Ok(match self.pace {
+            Pace::Turns => in_turns(rows),
+            Pace::Slices => Box::pin(InSlices { rows, rest: None, size: FIRST_ROWS, sent: None }),
+        })
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}
+
+/// The rows, with returns to the runtime in time.
+#[must_use]
+pub fn in_turns(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    gauge!(OPEN_STREAMS).increment(1.0);
+    Box::pin(InTurns { rows, turn: None, worked: Duration::ZERO })
+}
+
+thread_local! {
+    /// The work of the innermost [`InTurns`] that is being polled on this thread.
+    static WORK: Cell<Option<Work>> = const { Cell::new(None) };
+}
+
+/// Time spent inside a stream: before this poll, and since its start.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    before: Duration,
+    since: Instant,
+}
+
+impl Work {
+    /// Time since the poll began.
+    fn turn() -> Option<Duration> {
+        WORK.get().map(|work| work.since.elapsed())
+    }
+
+    /// Time spent inside.
+    fn so_far() -> Option<Duration> {
+        WORK.get().map(|work| work.before + work.since.elapsed())
+    }
+}
+
+struct InTurns {
+    rows: SendableRecordBatchStream,
+    /// When this turn began.
+    turn: Option<Instant>,
+    /// Time spent inside so far.
+    worked: Duration,
+}
+
+impl Stream for InTurns {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let now = Instant::now();
+        match self.turn {
+            Some(begun) if now.duration_since(begun) >= TURN => {
+                self.turn = None;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Some(_) => {}
+            None => self.turn = Some(now),
+        }
+        let outer = WORK.replace(Some(Work { before: self.worked, since: now }));
+        let polled = self.rows.poll_next_unpin(context);
+        WORK.set(outer);
+        self.worked += now.elapsed();
+        if polled.is_pending() {
+            self.turn = None;
+        }
+        polled
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rows.size_hint()
+    }
+}
+
+impl RecordBatchStream for InTurns {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}
+
+impl Drop for InTurns {
+    fn drop(&mut self) {
+        gauge!(OPEN_STREAMS).decrement(1.0);
+    }
+}
+
+struct InSlices {
+    rows: SendableRecordBatchStream,
+    /// What is left of a batch.
+    rest: Option<RecordBatch>,
+    /// Rows of the next slice.
+    size: usize,
+    /// Rows of the last slice, and the consumer's work before it.
+    sent: Option<(usize, Duration)>,
+}
+
+/// Rows of the next slice, when one of `rows`, of at most `size`, has taken `took`.
+fn next_size(size: usize, rows: usize, took: Duration) -> usize {
+    if took > SLICE {
+        let fits = rows as u128 * SLICE.as_micros() / took.as_micros();
+        usize::try_from(fits).unwrap_or(MOST_ROWS).max(1)
+    } else if rows < size {
+        // The batch ended before the slice was full: little was learned.
+        size
+    } else if took < SLICE / 8 {
+        (size * 4).min(MOST_ROWS)
+    } else if took < SLICE / 2 {
+        (size * 2).min(MOST_ROWS)
+    } else {
+        size
+    }
+}
+
+impl Stream for InSlices {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some((rows, before)) = self.sent.take()
+            && let Some(now) = Work::so_far()
+        {
+            self.size = next_size(self.size, rows, now.saturating_sub(before));
+        }
+        // A join that finds no pair asks for the next slice without handing anything on.
+        if Work::turn().is_some_and(|turn| turn >= TURN) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let batch = match self.rest.take() {
+            Some(batch) => batch,
+            None => match ready!(self.rows.poll_next_unpin(context)) {
+                Some(Ok(batch)) => batch,
+                other => return Poll::Ready(other),
+            },
+        };
+        let slice = if batch.num_rows() > self.size {
+            self.rest = Some(batch.slice(self.size, batch.num_rows() - self.size));
+            batch.slice(0, self.size)
+        } else {
+            batch
+        };
+        self.sent = Work::so_far().map(|before| (slice.num_rows(), before));
+        Poll::Ready(Some(Ok(slice)))
+    }
+}
+
+impl RecordBatchStream for InSlices {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{AsArray, Int64Array},
+        datatypes::{DataType, Field, Int64Type, Schema},
+    };
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use futures::{FutureExt, TryStreamExt, stream};
+
+    use super::*;
+
+    fn numbers(batches: &[usize]) -> SendableRecordBatchStream {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let mut next = 0;
+        let batches: Vec<_> = batches
+            .iter()
+            .map(|rows| {
+                let values = Int64Array::from_iter_values((next..).take(*rows));
+                next += *rows as i64;
+                RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).map_err(DataFusionError::from)
+            })
+            .collect();
+        Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches)))
+    }
+
+    fn values(batches: &[RecordBatch]) -> Vec<i64> {
+        batches.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
+    }
+
+    /// Works on each row for a while within a poll, as a join does.
+    fn slow(rows: SendableRecordBatchStream, per_row: Duration) -> SendableRecordBatchStream {
+        let worked = rows.map(move |batch| {
+            if let Ok(batch) = &batch {
+                std::thread::sleep(per_row * u32::try_from(batch.num_rows()).unwrap());
+            }
+            batch
+        });
+        Box::pin(RecordBatchStreamAdapter::new(numbers(&[]).schema(), worked))
+    }
+
+    fn sliced(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        Box::pin(InSlices { rows, rest: None, size: FIRST_ROWS, sent: None })
+    }
+
+    #[tokio::test]
+    async fn slices_shrink_for_a_slow_consumer_and_nothing_is_lost() {
+        let rows = in_turns(slow(sliced(numbers(&[100, 0, 100])), Duration::from_millis(4)));
+        let batches: Vec<RecordBatch> = rows.try_collect().await.unwrap();
+        assert_eq!(values(&batches), (0..200).collect::<Vec<_>>());
+        let sizes: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(sizes[0], FIRST_ROWS);
+        assert!(sizes[1..].iter().all(|n| *n <= 10), "{sizes:?}");
+    }
+
+    #[tokio::test]
+    async fn slices_grow_for_a_fast_consumer_and_time_outside_of_it_does_not_count() {
+        let mut rows = in_turns(sliced(numbers(&[100_000, 8192, 8192])));
+        let mut sizes = Vec::new();
+        while let Some(batch) = rows.try_next().await.unwrap() {
+            sizes.push(batch.num_rows());
+            // Whoever takes the rows is slow, not the operator that is paced.
+            std::thread::sleep(SLICE * 2);
+        }
+        assert_eq!(sizes.iter().sum::<usize>(), 100_000 + 2 * 8192);
+        assert_eq!(sizes[..3], [16, 64, 256]);
+        assert_eq!(sizes[sizes.len() - 2..], [8192, 8192]);
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends_although_rows_are_always_ready() {
+        let mut rows = in_turns(slow(numbers(&[1; 50]), TURN / 2));
+        let mut returned = 0;
+        let mut received = 0;
+        loop {
+            match rows.next().now_or_never() {
+                None => returned += 1,
+                Some(Some(batch)) => received += batch.unwrap().num_rows(),
+                Some(None) => break,
+            }
+        }
+        assert_eq!(received, 50);
+        assert!(returned >= 15, "{returned}");
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends_although_the_consumer_swallows_every_row() {
+        let swallowed = slow(sliced(numbers(&[200])), TURN / 50).try_filter(|_| std::future::ready(false));
+        let mut rows = in_turns(Box::pin(RecordBatchStreamAdapter::new(numbers(&[]).schema(), swallowed)));
+        let mut returned = 0;
+        while rows.next().now_or_never().is_none() {
+            returned += 1;
+        }
+        assert!(returned >= 2, "{returned}");
+    }
+
+    #[test]
+    fn sizes_follow_what_was_measured() {
+        assert_eq!(next_size(1000, 1000, SLICE * 10), 100);
+        assert_eq!(next_size(1000, 10, SLICE * 1000), 1);
+        assert_eq!(next_size(1000, 1000, SLICE), 1000);
+        assert_eq!(next_size(1000, 1000, Duration::ZERO), 4000);
+        assert_eq!(next_size(1000, 999, Duration::ZERO), 1000);
+        assert_eq!(next_size(MOST_ROWS, MOST_ROWS, Duration::ZERO), MOST_ROWS);
+    }
+}
