@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::{
     error::Error,
-    partition::{PartitionKey, Partitioner, key},
+    partition::{PartitionKey, key},
     plan::scan::{BucketLayout, CayenneScanExec, ScanSource},
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -44,7 +44,7 @@ impl AnchoTable {
 
     /// The source of a scan of the partitions that may hold rows for `filters`.
     fn source(&self, topology: &Topology, filters: &[Expr]) -> ancho_common::error::Result<ScanSource> {
-        let partitioner = Partitioner::try_new(Arc::clone(&self.table.schema.0), &self.table.partition_spec)?;
+        let partitioner = topology.partitioners.of(&self.table)?;
         let all: Vec<&Partition> = self.table.partitions.values().collect();
         let keys: Vec<PartitionKey> = all.iter().map(|p| p.key.clone()).collect();
         let keep = partitioner.may_match(filters, &keys)?;
