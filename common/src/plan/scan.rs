@@ -13,11 +13,12 @@ use std::{
     sync::Arc,
 };
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{
     common::{
         Statistics,
         config::ConfigOptions,
+        stats::Precision,
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     error::{DataFusionError, Result},
@@ -136,6 +137,16 @@ pub struct VariantParts {
     pub streams: usize,
     /// Output columns whose hash is claimed.
     pub bucketed: Option<Vec<usize>>,
+}
+
+/// Bytes that one value takes in memory, roughly.
+#[must_use]
+pub fn estimated_width(data_type: &DataType) -> usize {
+    data_type.primitive_width().unwrap_or(match data_type {
+        DataType::Boolean => 1,
+        DataType::Dictionary(_, _) => 8,
+        _ => 32,
+    })
 }
 
 fn properties(schema: SchemaRef, streams: usize, bucketed: Option<&[usize]>) -> Arc<PlanProperties> {
@@ -479,6 +490,10 @@ impl ExecutionPlan for CayenneScanExec {
         }
         let projection = Some(&self.projection);
         let mut statistics = self.source.statistics.clone().project(projection);
+        // What is read of a row decides which side of a join is the smaller one.
+        let schema = self.schema();
+        let width = schema.fields().iter().map(|f| estimated_width(f.data_type())).sum();
+        statistics.total_byte_size = statistics.num_rows.multiply(&Precision::Inexact(width));
         if !self.predicates.is_empty() {
             statistics = statistics.to_inexact();
         }

@@ -6,7 +6,8 @@
 //! behind it see the exchanges: those that the inputs' spread makes needless are never planned, and those between
 //! tables that are bucketed alike are dropped again ([`super::colocate`]).
 //!
-//! A large build side is not broadcast where both inputs are bucketed on the key: they meet without any exchange.
+//! A large build side is not broadcast either where both inputs are bucketed on the key, so that they meet without any
+//! exchange, or where it is not small beside the other side: its hash table would be built once on every executor.
 use std::sync::Arc;
 
 use datafusion::{
@@ -24,10 +25,11 @@ use datafusion::{
     },
 };
 
+use datafusion_distributed::DistributedConfig;
+
 use super::colocate;
 
-/// A build side of fewer rows is broadcast even if it could be met in place: then the scan on the other side can skip
-/// by its keys.
+/// A build side of fewer rows is broadcast in any case: then the scan on the other side can skip by its keys.
 const FEW_ROWS: usize = 1 << 17;
 
 /// See the module.
@@ -51,18 +53,26 @@ impl PhysicalOptimizerRule for SpreadJoins {
             // In one piece.
             return Ok(plan);
         }
+        let tasks = DistributedConfig::from_config_options(config)?.max_tasks_per_stage;
         plan.transform_up(|node| {
             let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
             // NULL anywhere in the other side matters to a null-aware join: it runs in one task.
             if *join.partition_mode() != PartitionMode::CollectLeft || join.null_aware || is_whole(join) {
                 return Ok(Transformed::no(node));
             }
-            if emits_build_side(*join.join_type()) || (self.colocate && is_large(join.left()) && meets(join)?) {
-                return Ok(Transformed::yes(shuffled(join)?));
-            }
-            Ok(Transformed::no(node))
+            let shuffle = emits_build_side(*join.join_type()) || self.is_costly_broadcast(join, tasks)?;
+            if shuffle { shuffled(join).map(Transformed::yes) } else { Ok(Transformed::no(node)) }
         })
         .data()
+    }
+}
+
+impl SpreadJoins {
+    fn is_costly_broadcast(&self, join: &HashJoinExec, tasks: usize) -> Result<bool> {
+        let Some(build) = rows(join.left()).filter(|rows| *rows >= FEW_ROWS) else { return Ok(false) };
+        // The other executors' copies cost about as much as shuffling twice as many rows.
+        let copies = build.saturating_mul(2).saturating_mul(tasks.saturating_sub(1));
+        Ok(rows(join.right()).is_some_and(|probe| copies > probe) || (self.colocate && meets(join)?))
     }
 }
 
@@ -83,9 +93,9 @@ fn is_whole(join: &HashJoinExec) -> bool {
     streams(join.left()) == 1 && streams(join.right()) == 1
 }
 
-fn is_large(side: &Arc<dyn ExecutionPlan>) -> bool {
+fn rows(side: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     let statistics = StatisticsContext::new().compute(side.as_ref(), &StatisticsArgs::new());
-    statistics.is_ok_and(|s| s.num_rows.get_value().is_some_and(|rows| *rows >= FEW_ROWS))
+    statistics.ok()?.num_rows.get_value().copied()
 }
 
 fn meets(join: &HashJoinExec) -> Result<bool> {

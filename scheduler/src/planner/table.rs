@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ancho_common::{
     error::Error,
     partition::{PartitionKey, key},
-    plan::scan::{BucketLayout, CayenneScanExec, ScanSource},
+    plan::scan::{BucketLayout, CayenneScanExec, ScanSource, estimated_width},
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
@@ -117,15 +117,6 @@ fn column_statistics(summary: Option<&ColumnSummary>, data_type: &DataType) -> C
         max_value: bound(&summary.max),
         ..ColumnStatistics::new_unknown()
     }
-}
-
-/// Bytes that one value takes in memory, roughly.
-fn estimated_width(data_type: &DataType) -> usize {
-    data_type.primitive_width().unwrap_or(match data_type {
-        DataType::Boolean => 1,
-        DataType::Dictionary(_, _) => 8,
-        _ => 32,
-    })
 }
 
 #[async_trait]
