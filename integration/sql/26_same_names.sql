@@ -55,3 +55,61 @@ SELECT a.g, b.g FROM sn_a a RIGHT JOIN sn_b b ON a.id = b.id ORDER BY a.g NULLS 
 -- @expect
 NULL	z
 NULL	z
+
+-- The inner side of a semi join has a column of the name of the outer side's key; it is not the one that is compared.
+
+-- @table sn_c
+CREATE TABLE sn_c (id INT, ref INT);
+INSERT INTO sn_c VALUES (100, 1), (200, 2), (300, 9);
+
+-- @query same_semi_other_key
+SELECT b.id, x.g
+FROM sn_b b
+JOIN (SELECT a.id, a.g FROM sn_a a WHERE EXISTS (SELECT 1 FROM sn_c c WHERE c.ref = a.id AND c.id <> a.id)) x
+  ON b.id = x.id;
+-- @expect
+1	a
+2	NULL
+
+-- @query same_semi_other_key_filtered
+SELECT a.id FROM sn_a a WHERE EXISTS (SELECT 1 FROM sn_c c WHERE c.ref = a.id AND c.id <> a.id) AND a.id + 0 < 2;
+-- @expect
+1
+
+-- @query same_anti_other_key
+SELECT b.id, x.id
+FROM sn_b b
+LEFT JOIN (SELECT a.id FROM sn_a a WHERE NOT EXISTS (SELECT 1 FROM sn_c c WHERE c.ref = a.id AND c.id <> a.id)) x
+  ON b.id < x.id
+WHERE x.id IS DISTINCT FROM 1;
+-- @expect
+1	4
+2	4
+3	4
+
+-- @query same_union_other_names
+SELECT u.id, b.g FROM (SELECT id, g FROM sn_a UNION ALL SELECT ref, CAST(id AS VARCHAR) FROM sn_c) u
+JOIN sn_b b ON b.id = u.id WHERE u.g IS NOT NULL AND u.g <> 'b';
+-- @expect
+1	z
+1	z
+2	z
+
+-- @query same_swapped_names
+SELECT y.id, y.ref FROM (SELECT ref AS id, id AS ref FROM sn_c) y JOIN sn_a a ON a.id = y.id WHERE y.ref > 100;
+-- @expect
+2	200
+
+-- @query same_grouped
+SELECT x.id, b.id, count(*) FROM (SELECT ref AS id, max(id) AS m FROM sn_c GROUP BY ref) x JOIN sn_b b ON b.id >= x.id
+WHERE x.id < 9 AND b.id < 3 GROUP BY x.id, b.id;
+-- @expect
+1	1	1
+1	2	1
+2	2	1
+
+-- @query same_twice_joined
+SELECT p.id, q.id, r.ref FROM sn_a p JOIN sn_a q ON p.id < q.id JOIN sn_c r ON r.ref = q.id
+WHERE p.g = 'a' AND q.g IS NULL AND r.id > 100;
+-- @expect
+1	2	2

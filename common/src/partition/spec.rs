@@ -118,6 +118,12 @@ impl Partitioner {
         &self.schema
     }
 
+    /// The partitioning as declared.
+    #[must_use]
+    pub fn spec(&self) -> &PartitionSpec {
+        &self.spec
+    }
+
     /// The checked expressions, in declared order.
     #[must_use]
     pub fn expressions(&self) -> &[PartitionExpr] {

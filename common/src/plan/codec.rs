@@ -2,7 +2,6 @@
 use std::sync::Arc;
 
 use ancho_proto::v1;
-use arrow::datatypes::SchemaRef;
 use datafusion::{
     error::{DataFusionError, Result},
     execution::TaskContext,
@@ -64,7 +63,6 @@ impl AnchoCodec {
         let node = v1::ScanNode::decode(bytes).map_err(malformed)?;
         let schema = schema::from_ipc(&node.schema)?;
         let projection = to_usize(&node.projection)?;
-        let projected: SchemaRef = Arc::new(schema.project(&projection)?);
         let codec = DefaultPhysicalExtensionCodec {};
         let decode = PhysicalPlanDecodeContext::new(context, &codec);
         let predicates = node
@@ -72,7 +70,7 @@ impl AnchoCodec {
             .iter()
             .map(|bytes| {
                 let node = PhysicalExprNode::decode(bytes.as_ref()).map_err(malformed)?;
-                converter.proto_to_physical_expr(&node, &projected, &decode)
+                converter.proto_to_physical_expr(&node, &schema, &decode)
             })
             .collect::<Result<_>>()?;
         let partitions = node.partitions.iter().map(decode_partition).collect::<Result<_>>()?;

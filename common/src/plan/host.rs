@@ -34,7 +34,7 @@ pub struct LocalScan {
     pub partitions: Vec<ScanPartition>,
     /// Columns by index; all if `None`.
     pub projection: Option<Vec<usize>>,
-    /// Conjuncts over the projected schema; exactly the rows that pass all are wanted.
+    /// Conjuncts over the schema of the whole table; exactly the rows that pass all are wanted.
     pub predicates: Vec<Arc<dyn PhysicalExpr>>,
     /// No more rows than these are needed from each stream.
     pub limit: Option<usize>,

@@ -13,9 +13,14 @@ use std::{
     sync::Arc,
 };
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{
-    common::{Statistics, config::ConfigOptions, tree_node::TreeNodeRecursion},
+    common::{
+        Statistics,
+        config::ConfigOptions,
+        stats::Precision,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
     error::{DataFusionError, Result},
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, expressions::Column},
@@ -24,6 +29,7 @@ use datafusion::{
         execution_plan::{Boundedness, EmissionType},
         filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown},
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
+        projection::{ProjectionExec, ProjectionExpr},
         statistics::StatisticsArgs,
         stream::RecordBatchStreamAdapter,
     },
@@ -126,7 +132,7 @@ pub struct VariantParts {
     pub stream_of: Option<Vec<usize>>,
     /// Columns of the table.
     pub projection: Vec<usize>,
-    /// Conjuncts over the projected schema.
+    /// Conjuncts over the table's schema.
     pub predicates: Vec<Arc<dyn PhysicalExpr>>,
     /// Rows needed of each stream.
     pub limit: Option<usize>,
@@ -134,6 +140,16 @@ pub struct VariantParts {
     pub streams: usize,
     /// Output columns whose hash is claimed.
     pub bucketed: Option<Vec<usize>>,
+}
+
+/// Bytes that one value takes in memory, roughly.
+#[must_use]
+pub fn estimated_width(data_type: &DataType) -> usize {
+    data_type.primitive_width().unwrap_or(match data_type {
+        DataType::Boolean => 1,
+        DataType::Dictionary(_, _) => 8,
+        _ => 32,
+    })
 }
 
 fn properties(schema: SchemaRef, streams: usize, bucketed: Option<&[usize]>) -> Arc<PlanProperties> {
@@ -283,13 +299,33 @@ impl CayenneScanExec {
         }
     }
 
-    /// The same scan without the given predicates (those that a rewritten join no longer feeds).
-    #[must_use]
-    pub fn with_predicates(&self, predicates: Vec<Arc<dyn PhysicalExpr>>) -> Self {
-        Self { predicates, ..self.clone() }
+    /// The same scan with fewer columns; `columns` are output indices. Predicates may be over columns that do not come out.
+    fn narrowed(&self, columns: &[usize]) -> Result<Self> {
+        let projection =
+            columns.iter().map(|c| self.projection.get(*c).copied()).collect::<Option<Vec<usize>>>().ok_or_else(
+                || DataFusionError::Internal(format!("a column past those of table {}", self.source.table)),
+            )?;
+        let schema = Arc::new(self.source.schema.project(&projection)?);
+        Ok(Self { properties: properties(schema, self.streams, None), projection, ..self.clone() })
     }
 
-    /// Pushed conjuncts over the output schema.
+    /// A condition over the output as one over the table.
+    fn over_table(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        Arc::clone(predicate)
+            .transform(|expr| {
+                let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+                let index = *self.projection.get(column.index()).ok_or_else(|| {
+                    DataFusionError::Internal(format!(
+                        "table {}: predicate column {column} is not read",
+                        self.source.table
+                    ))
+                })?;
+                Ok(Transformed::yes(Arc::new(Column::new(column.name(), index)) as Arc<dyn PhysicalExpr>))
+            })
+            .data()
+    }
+
+    /// Pushed conjuncts over the table's schema.
     #[must_use]
     pub fn predicates(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.predicates
@@ -457,10 +493,28 @@ impl ExecutionPlan for CayenneScanExec {
         }
         let projection = Some(&self.projection);
         let mut statistics = self.source.statistics.clone().project(projection);
+        // What is read of a row decides which side of a join is the smaller one.
+        let schema = self.schema();
+        let width = schema.fields().iter().map(|f| estimated_width(f.data_type())).sum();
+        statistics.total_byte_size = statistics.num_rows.multiply(&Precision::Inexact(width));
         if !self.predicates.is_empty() {
             statistics = statistics.to_inexact();
         }
         Ok(Arc::new(statistics))
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let column = |shown: &ProjectionExpr| {
+            shown.expr.downcast_ref::<Column>().filter(|c| c.name() == shown.alias).map(Column::index)
+        };
+        let Some(columns) = projection.expr().iter().map(column).collect::<Option<Vec<usize>>>() else {
+            return Ok(None);
+        };
+        // The claim of a hash names output columns.
+        if self.bucketed.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(self.narrowed(&columns)?)))
     }
 
     fn handle_child_pushdown_result(
@@ -476,7 +530,7 @@ impl ExecutionPlan for CayenneScanExec {
             if datafusion::physical_expr_common::physical_expr::is_volatile(&filter.filter) {
                 answers.push(PushedDown::No);
             } else {
-                predicates.push(Arc::clone(&filter.filter));
+                predicates.push(self.over_table(&filter.filter)?);
                 answers.push(PushedDown::Yes);
             }
         }

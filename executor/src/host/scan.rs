@@ -8,11 +8,7 @@ use ancho_common::{
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use cayenne::{PinnedVersion, ScanRequest};
-use datafusion::{
-    common::tree_node::{Transformed, TransformedResult, TreeNode},
-    physical_expr::{PhysicalExpr, expressions::Column},
-    physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec},
-};
+use datafusion::physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec};
 
 use super::{PartitionHost, from_storage};
 use crate::metric;
@@ -37,7 +33,7 @@ impl ScanHost for PartitionHost {
         }
         let scan = ScanRequest {
             projection: request.projection.clone(),
-            predicates: over_table(&request)?,
+            predicates: request.predicates.clone(),
             limit: request.limit,
             streams: request.streams,
         };
@@ -81,24 +77,6 @@ fn fixed_streams(
         })
         .collect::<Result<_>>()?;
     Ok(UnionExec::try_new(streams)?)
-}
-
-/// The request's predicates are over the projected columns, the storage engine's over the table's.
-fn over_table(request: &LocalScan) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
-    let Some(projection) = &request.projection else { return Ok(request.predicates.clone()) };
-    let rebind = |predicate: &Arc<dyn PhysicalExpr>| {
-        Arc::clone(predicate)
-            .transform(|expr| {
-                let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
-                let index = *projection.get(column.index()).ok_or_else(|| {
-                    Error::internal(format!("table {}: predicate column {column} is not projected", request.table))
-                })?;
-                let rebound: Arc<dyn PhysicalExpr> = Arc::new(Column::new(column.name(), index));
-                Ok(Transformed::yes(rebound))
-            })
-            .data()
-    };
-    Ok(request.predicates.iter().map(rebind).collect::<Result<_, _>>()?)
 }
 
 fn projected(schema: &SchemaRef, projection: Option<&[usize]>) -> Result<SchemaRef> {

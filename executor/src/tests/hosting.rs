@@ -144,7 +144,7 @@ async fn an_unassigned_partition_goes_when_nobody_reads_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scans_rebind_predicates_and_keep_streams_apart() {
+async fn scans_filter_by_columns_of_the_table_and_keep_streams_apart() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path()).await;
     let ids = [1, 2, 3];
@@ -157,7 +157,7 @@ async fn scans_rebind_predicates_and_keep_streams_apart() {
     let read: Vec<_> = ids.iter().map(|id| (*id, 1, 1, Some(write))).collect();
     let mut request = scan_of(&read);
     request.projection = Some(vec![1, 0]);
-    let column = Arc::new(Column::new("k", 1));
+    let column = Arc::new(Column::new("k", 0));
     request.predicates = vec![Arc::new(BinaryExpr::new(column, Operator::GtEq, lit(240i64)))];
     request.streams = 4;
     request.stream_of = Some(vec![2, 0, 2]);
@@ -172,6 +172,12 @@ async fn scans_rebind_predicates_and_keep_streams_apart() {
     request.stream_of = None;
     let free = node.host.scan(request.clone()).await.unwrap();
     assert_eq!(collect(free).await.iter().map(RecordBatch::num_rows).sum::<usize>(), 60);
+    let narrow = LocalScan { projection: Some(vec![1]), ..request.clone() };
+    let narrow = collect(node.host.scan(narrow).await.unwrap()).await;
+    assert_eq!(
+        narrow.iter().map(|b| (b.num_rows(), b.num_columns())).fold((0, 1), |a, b| (a.0 + b.0, a.1.max(b.1))),
+        (60, 1)
+    );
     request.partitions = vec![];
     let none = node.host.scan(request).await.unwrap();
     assert_eq!((none.schema(), collect(none).await.len()), (plan.schema(), 0));

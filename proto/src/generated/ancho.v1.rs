@@ -1603,7 +1603,7 @@ pub struct ScanNode {
     pub schema: ::prost::bytes::Bytes,
     #[prost(uint64, repeated, tag = "4")]
     pub projection: ::prost::alloc::vec::Vec<u64>,
-    /// datafusion-proto physical expressions over the projected schema.
+    /// datafusion-proto physical expressions over the table's schema.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub predicates: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(uint64, optional, tag = "6")]

@@ -129,7 +129,7 @@ fn is_row_wise(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// How the streams of a rewritten subtree are made. Two subtrees may be joined without a shuffle if these agree.
 #[derive(Debug, Clone)]
-struct Buckets {
+pub struct Buckets {
     count: u32,
     hash_version: u32,
     data_type: DataType,
@@ -152,7 +152,8 @@ impl Buckets {
     }
 }
 
-type Rewritten = (Arc<dyn ExecutionPlan>, Buckets);
+/// A subtree without its shuffles, and how its streams are made.
+pub type Rewritten = (Arc<dyn ExecutionPlan>, Buckets);
 
 /// The node without its shuffles, if that is possible.
 fn colocated(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -160,8 +161,7 @@ fn colocated(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPl
         return Ok(join(plan, None)?.map(|(plan, _)| plan));
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
-        && *aggregate.mode() == AggregateMode::FinalPartitioned
-        && aggregate.input().is::<RepartitionExec>()
+        && matches!(aggregate.mode(), AggregateMode::FinalPartitioned | AggregateMode::SinglePartitioned)
     {
         let groups: Vec<usize> = (0..aggregate.group_expr().expr().len()).collect();
         return Ok(bucketed(plan, &groups)?.map(|(plan, _)| plan));
@@ -252,7 +252,10 @@ fn aggregate_buckets(
 ) -> Result<Option<Rewritten>> {
     // Grouping sets put rows of one bucket under several keys, some of them NULL.
     if !aggregate.group_expr().is_single()
-        || !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::FinalPartitioned)
+        || !matches!(
+            aggregate.mode(),
+            AggregateMode::Partial | AggregateMode::FinalPartitioned | AggregateMode::SinglePartitioned
+        )
     {
         return Ok(None);
     }
@@ -284,9 +287,12 @@ fn join_column(join: &HashJoinExec, output: usize) -> Option<usize> {
     }
 }
 
-/// A partitioned join without its shuffles. `keys`, if something above relies on them, are output columns that must
+/// A partitioned join without its shuffles; `None` if it needs them. `keys`, if something above relies on them, are output columns that must
 /// then still hold the bucket column.
-fn join(plan: &Arc<dyn ExecutionPlan>, keys: Option<&[usize]>) -> Result<Option<Rewritten>> {
+///
+/// # Errors
+/// Only what rewriting a plan can raise.
+pub fn join(plan: &Arc<dyn ExecutionPlan>, keys: Option<&[usize]>) -> Result<Option<Rewritten>> {
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     // NULL anywhere in the other side matters to these, wherever it is stored.
     if join.null_aware {

@@ -7,7 +7,6 @@ use std::{
     sync::Arc,
 };
 
-use ancho_common::error::{Error, Result as AnchoResult};
 use datafusion::{
     common::{
         Statistics,
@@ -24,20 +23,20 @@ use datafusion::{
     },
 };
 
-use super::topology::Topology;
-
-/// Part of the error after which a query is planned again in one piece.
-pub const NEEDS_ONE_PIECE: &str = "this statement must run in one piece";
+use super::{
+    refusal::{PlanError, PlanResult, Replan},
+    topology::Topology,
+};
 
 /// Refuses to distribute what would come out wrong, so that it is planned again in one piece.
 ///
 /// # Errors
 /// The plan has such a part and the session does not gather.
-pub fn check(plan: &LogicalPlan, session: &SessionState) -> AnchoResult<()> {
+pub fn check(plan: &LogicalPlan, session: &SessionState) -> PlanResult<()> {
     if session.config().get_extension::<Topology>().is_some_and(|t| t.gather) || !needs_one_piece(plan)? {
         return Ok(());
     }
-    Err(Error::internal(NEEDS_ONE_PIECE))
+    Err(PlanError::refused(Replan::InOnePiece, "a part of it would come out wrong when it is spread"))
 }
 
 fn needs_one_piece(plan: &LogicalPlan) -> Result<bool> {

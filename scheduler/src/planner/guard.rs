@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
-    error::{Error, Result},
+    error::Error,
     ids::PartitionId,
     plan::scan::{CayenneScanExec, ScanSource},
 };
@@ -18,14 +18,13 @@ use datafusion::{
 };
 use datafusion_distributed::{DistributedExec, DistributedLeafExec, NetworkBoundaryExt};
 
-/// Part of the error after which a query is planned again in one piece.
-pub const ORDER_ACROSS_SHUFFLE: &str = "it relies on the order of rows across a shuffle";
+use super::refusal::{PlanError, PlanResult, Replan};
 
 /// Checks a plan before it runs.
 ///
 /// # Errors
 /// `Internal`, with what is unsafe.
-pub fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+pub fn check(plan: &Arc<dyn ExecutionPlan>) -> PlanResult<()> {
     let Some(distributed) = plan.downcast_ref::<DistributedExec>() else {
         return walk(plan, None);
     };
@@ -54,7 +53,7 @@ pub fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<ScanSource>> {
 }
 
 /// `tasks` is the task count of the stage, `None` in the coordinator's own.
-fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> Result<()> {
+fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> PlanResult<()> {
     if let Some(boundary) = node.as_network_boundary() {
         let stage = boundary.input_stage();
         let plan = stage.local_plan().ok_or_else(|| unsafe_plan("a stage has no plan"))?;
@@ -75,12 +74,12 @@ fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> Result<()> {
     if let Some(repartition) = node.downcast_ref::<RepartitionExec>()
         && repartition.preserve_order()
     {
-        return Err(unsafe_plan(ORDER_ACROSS_SHUFFLE));
+        return Err(PlanError::refused(Replan::InOnePiece, "it relies on the order of rows across a shuffle"));
     }
     node.children().into_iter().try_for_each(|child| walk(child, tasks))
 }
 
-fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<usize>) -> Result<()> {
+fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<usize>) -> PlanResult<()> {
     let table = &scan.source().table;
     let Some(tasks) = tasks else {
         return Err(unsafe_plan(&format!("the scan of table {table} is in the coordinator's own stage")));
@@ -106,6 +105,6 @@ fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<
     Ok(())
 }
 
-fn unsafe_plan(why: &str) -> Error {
-    Error::internal(format!("the plan of this statement is unsafe to run and was refused: {why}"))
+fn unsafe_plan(why: &str) -> PlanError {
+    Error::internal(format!("the plan of this statement is unsafe to run and was refused: {why}")).into()
 }

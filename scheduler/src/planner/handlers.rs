@@ -14,8 +14,7 @@ use datafusion_distributed::{
 };
 use url::Url;
 
-/// Marks the error after which a query is planned again without co-located joins.
-pub const NARROW_BUCKETED_STAGE: &str = "a bucketed scan is in a stage narrower than the slot list";
+use super::refusal::{PlanError, Replan};
 
 /// A scan wants one task for each slot.
 #[must_use]
@@ -50,7 +49,8 @@ fn scaled(scan: &CayenneScanExec, plan: &Arc<dyn ExecutionPlan>, width: usize) -
     }
     if scan.bucketed_columns().is_some() {
         // Gathering would break the claim that equal keys meet in equal streams.
-        return Err(DataFusionError::Plan(NARROW_BUCKETED_STAGE.into()));
+        let why = "a bucketed scan is in a stage narrower than the slot list";
+        return Err(PlanError::refused(Replan::WithoutColocation, why).into());
     }
     Ok(Arc::new(NetworkCoalesceExec::try_new(leaf, slots, width)?))
 }

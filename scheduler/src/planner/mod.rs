@@ -2,16 +2,20 @@
 //!
 //! * [`topology`] – the one view of the cluster that a query plans on
 //! * [`catalog`], [`table`] – tables of the replicated state, for the query engine; `system` tables
+//! * [`partitioners`] – partition expressions, checked once per table
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
 //! * [`recursion`] – tables inside recursive terms, gathered first
-//! * [`pushdown`] – filters are pushed into scans only where they cannot hit the wrong column
+//! * [`pushdown`] – filters are pushed into scans by the positions of their columns
+//! * [`rules`] – the rules of the physical optimizer, in order
+//! * [`spread`] – joins that one process would run otherwise than several
 //! * [`slots`] – one slot list for all leaves of a query
 //! * [`colocate`] – joins and aggregates of tables bucketed alike, without a shuffle
 //! * [`handlers`] – task counts, variants and routing for the distribution library
 //! * [`gather`] – plans that run in one piece, above scans on the owners
 //! * [`pace`] – operators that would hold a thread for long are broken up
 //! * [`guard`] – refuses a plan that would not read each partition exactly once, on its owner
+//! * [`refusal`] – errors of planning that say how to plan instead
 //! * [`write`] – the logical and physical ends of a write
 pub mod catalog;
 pub mod colocate;
@@ -19,10 +23,14 @@ pub mod gather;
 pub mod guard;
 pub mod handlers;
 pub mod pace;
+pub mod partitioners;
 pub mod pushdown;
 pub mod recursion;
+pub mod refusal;
+pub mod rules;
 pub mod session;
 pub mod slots;
+pub mod spread;
 pub mod subqueries;
 pub mod system;
 pub mod table;

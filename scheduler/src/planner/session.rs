@@ -8,6 +8,7 @@ use ancho_common::{
     plan::session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
     spec::source::S3Options,
 };
+use arrow::ipc::CompressionType;
 use datafusion::{
     catalog::{CatalogProviderList, MemoryCatalogProviderList},
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
@@ -18,10 +19,9 @@ use url::Url;
 
 use super::{
     catalog::{AnchoCatalog, CATALOG, DEFAULT_SCHEMA},
-    colocate::ColocateBuckets,
     handlers::{self, Workers},
-    pushdown::guarded_rules,
-    slots::StampSlots,
+    partitioners::Partitioners,
+    rules::rules,
     topology::Topology,
     write::AnchoQueryPlanner,
 };
@@ -40,6 +40,7 @@ pub struct Sessions {
     base: SessionState,
     /// The same without co-located joins.
     shuffled: SessionState,
+    partitioners: Partitioners,
     streams: Option<usize>,
 }
 
@@ -79,7 +80,7 @@ impl Sessions {
         optimizer.hash_join_single_partition_threshold_rows = BROADCAST_ROWS;
         extend(&mut config, parts)?;
         let base = |colocate: bool| Self::base(config.clone(), parts, local(), colocate);
-        Ok(Self { base: base(true)?, shuffled: base(false)?, streams })
+        Ok(Self { base: base(true)?, shuffled: base(false)?, partitioners: Partitioners::default(), streams })
     }
 
     fn base(
@@ -88,17 +89,12 @@ impl Sessions {
         local: LocalWorkerContext,
         colocate: bool,
     ) -> Result<SessionState> {
-        let mut builder = SessionStateBuilder::new()
+        let mut base = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
-            .with_physical_optimizer_rules(guarded_rules())
-            .with_physical_optimizer_rule(Arc::new(StampSlots));
-        if colocate {
-            builder = builder.with_physical_optimizer_rule(Arc::new(ColocateBuckets));
-        }
-        let mut base = builder
+            .with_physical_optimizer_rules(rules(colocate))
             .with_distributed_planner()
             .with_distributed_worker_resolver(Workers(Vec::new()))
             .with_distributed_desired_task_count_handler(handlers::desired_task_count)
@@ -124,7 +120,9 @@ impl Sessions {
         urls.sort();
         let streams =
             self.streams.unwrap_or_else(|| state.live_executors().map(|e| e.streams as usize).min().unwrap_or(2));
-        let streams = if options.gather { 1 } else { streams.max(1) };
+        // The engine plans no exchange at all for a single stream, which would gather every aggregate and build every
+        // join whole in each task, however many tasks there are.
+        let streams = if options.gather { 1 } else { streams.max(2) };
         let base = if options.colocate { &self.base } else { &self.shuffled };
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(AnchoCatalog::new(Arc::clone(state))));
@@ -135,14 +133,24 @@ impl Sessions {
         config.set_extension(Arc::new(Topology {
             state: Arc::clone(state),
             streams: streams.max(2),
+            partitioners: self.partitioners.clone(),
             gather: options.gather,
         }));
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
+        config.set_distributed_compression(compression(&urls))?;
         config.set_distributed_worker_resolver(Workers(urls));
         let header = options_header(config.options())?;
         config.set_distributed_passthrough_headers(header)?;
         Ok(session)
     }
+}
+
+/// Shuffled rows are compressed where they cross a network. Between processes of one machine that costs more than it
+/// saves.
+fn compression(executors: &[Url]) -> Option<CompressionType> {
+    let mut hosts = executors.iter().map(Url::host);
+    let first = hosts.next().flatten();
+    (!hosts.all(|host| host == first)).then_some(CompressionType::LZ4_FRAME)
 }
 
 /// The session, reaching S3 buckets as a dataset says, here and in every task of its plans.

@@ -15,7 +15,7 @@ use datafusion::{
     physical_plan::{ExecutionPlan, empty::EmptyExec},
 };
 
-/// Last optimizer rule: stamps the slot list on every scan.
+/// Stamps the slot list on every scan.
 #[derive(Debug)]
 pub struct StampSlots;
 

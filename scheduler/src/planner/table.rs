@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use ancho_common::{
     error::Error,
-    partition::{PartitionKey, Partitioner, key},
-    plan::scan::{BucketLayout, CayenneScanExec, ScanSource},
+    partition::{PartitionKey, key},
+    plan::scan::{BucketLayout, CayenneScanExec, ScanSource, estimated_width},
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
@@ -44,7 +44,7 @@ impl AnchoTable {
 
     /// The source of a scan of the partitions that may hold rows for `filters`.
     fn source(&self, topology: &Topology, filters: &[Expr]) -> ancho_common::error::Result<ScanSource> {
-        let partitioner = Partitioner::try_new(Arc::clone(&self.table.schema.0), &self.table.partition_spec)?;
+        let partitioner = topology.partitioners.of(&self.table)?;
         let all: Vec<&Partition> = self.table.partitions.values().collect();
         let keys: Vec<PartitionKey> = all.iter().map(|p| p.key.clone()).collect();
         let keep = partitioner.may_match(filters, &keys)?;
@@ -117,15 +117,6 @@ fn column_statistics(summary: Option<&ColumnSummary>, data_type: &DataType) -> C
         max_value: bound(&summary.max),
         ..ColumnStatistics::new_unknown()
     }
-}
-
-/// Bytes that one value takes in memory, roughly.
-fn estimated_width(data_type: &DataType) -> usize {
-    data_type.primitive_width().unwrap_or(match data_type {
-        DataType::Boolean => 1,
-        DataType::Dictionary(_, _) => 8,
-        _ => 32,
-    })
 }
 
 #[async_trait]

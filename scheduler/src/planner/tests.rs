@@ -2,7 +2,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
-    error::Result,
     ids::{ExecutorId, RequestId, TableId, WriteId},
     partition::PartitionKey,
     plan::{
@@ -17,7 +16,10 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion_distributed::display_plan_ascii;
 use url::Url;
 
-use super::session::{PlanOptions, Sessions};
+use super::{
+    refusal::{PlanResult, Replan},
+    session::{PlanOptions, Sessions},
+};
 use crate::{
     placement,
     query::{attempt::Attempt, ddl::new_table, statement::Statement},
@@ -29,7 +31,7 @@ struct NoWrites;
 
 #[async_trait]
 impl PartitionAssigner for NoWrites {
-    async fn ensure(&self, _: TableId, _: &[PartitionKey]) -> Result<Vec<Route>> {
+    async fn ensure(&self, _: TableId, _: &[PartitionKey]) -> ancho_common::error::Result<Vec<Route>> {
         Err(ancho_common::error::Error::internal("these tests write nothing"))
     }
 }
@@ -97,7 +99,12 @@ fn cluster() -> Arc<ClusterState> {
     Arc::new(state)
 }
 
-async fn plan(state: &Arc<ClusterState>, sql: &str, options: PlanOptions) -> Result<String> {
+async fn plan(state: &Arc<ClusterState>, sql: &str, options: PlanOptions) -> PlanResult<String> {
+    plan_for(state, sql, options, 4).await
+}
+
+/// The plan for executors that run tasks on so many streams.
+async fn plan_for(state: &Arc<ClusterState>, sql: &str, options: PlanOptions, streams: usize) -> PlanResult<String> {
     let parts = WorkerParts {
         host: None,
         assigner: Arc::new(NoWrites),
@@ -106,7 +113,7 @@ async fn plan(state: &Arc<ClusterState>, sql: &str, options: PlanOptions) -> Res
     };
     let here = worker(parts.clone());
     let url = Url::parse("http://127.0.0.9:1").unwrap();
-    let sessions = Sessions::try_new(&parts, || here.to_local_worker_context(url.clone()), Some(4))?;
+    let sessions = Sessions::try_new(&parts, || here.to_local_worker_context(url.clone()), Some(streams))?;
     let attempt = Attempt::new(sessions.open(state, options)?);
     let Statement::Query(statement) = Statement::parse(sql)? else { panic!("{sql} is no query") };
     let logical = attempt.logical(statement, None).await?;
@@ -168,6 +175,71 @@ async fn a_join_above_a_colocated_one_shuffles_both_its_sides() {
     }
 }
 
+/// Executors with one stream each are several streams together.
+#[tokio::test]
+async fn executors_of_one_stream_share_joins_and_aggregates() {
+    let state = cluster();
+    for sql in ["select a.v, o.v from a join other_count o on a.v = o.v", "select v, count(*) from a group by v"] {
+        let text = plan_for(&state, sql, PlanOptions::default(), 1).await.unwrap();
+        assert!(text.contains("NetworkShuffleExec") && !text.contains("CollectLeft"), "{sql}\n{text}");
+    }
+    let text = plan_for(&state, "select a.v, b.v from a join b on a.k = b.k", PlanOptions::default(), 1).await.unwrap();
+    assert!(text.contains("by_bucket") && !text.contains("NetworkShuffleExec"), "{text}");
+}
+
+/// Rows of the build side come out of these joins, so it cannot be sent to all executors; buckets that meet need no
+/// exchange however small a side is.
+#[tokio::test]
+async fn joins_that_emit_their_build_side_meet_in_place_too() {
+    let state = cluster();
+    for sql in [
+        "select * from a where v = 1 and exists (select 1 from b where b.k = a.k and b.v > a.v)",
+        "select * from a where v = 1 and not exists (select 1 from b where b.k = a.k)",
+        "select * from a left join b on a.k = b.k where a.v = 1 and a.k > 3",
+        "select a.v, max(b.v) from a join b on a.k = b.k group by a.k, a.v",
+    ] {
+        let text = plan(&state, sql, PlanOptions::default()).await.unwrap();
+        assert!(text.contains("by_bucket") && !text.contains("NetworkShuffleExec"), "{sql}\n{text}");
+        assert!(!text.contains("NetworkBroadcastExec") && !text.contains("mode=Partial"), "{sql}\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn filters_reach_the_scan_that_has_their_column() {
+    let state = cluster();
+    for options in [PlanOptions::default(), PlanOptions { gather: true, ..PlanOptions::default() }] {
+        for (sql, wanted) in [
+            ("select * from a x join a y on x.k = y.v where x.v < 5 and y.k > 7", ["v@1 < 5", "k@0 > 7"]),
+            ("select * from a x left join b y on x.k = y.v where x.v < 5 and x.k > 7", ["v@1 < 5", "k@0 > 7"]),
+            ("select v from (select k as v, v as k from a) where v < 5 and k > 7", ["k@0 < 5", "v@1 > 7"]),
+            ("select k, max(v) from a where v < 5 group by k having k > 7", ["v@1 < 5", "k@0 > 7"]),
+        ] {
+            let text = plan(&state, sql, options).await.unwrap();
+            let scans: Vec<&str> = text.lines().filter(|line| line.contains("CayenneScanExec")).collect();
+            assert!(wanted.iter().all(|w| scans.iter().any(|scan| scan.contains(w))), "{sql}\n{text}");
+            assert!(!text.contains("FilterExec"), "{sql}\n{text}");
+        }
+    }
+}
+
+/// What a node above may rely on is not moved: a limit's rows, a NULL that an outer join made, a group that is empty.
+#[tokio::test]
+async fn filters_stay_above_what_they_would_change() {
+    let state = cluster();
+    for sql in [
+        "select * from (select * from a limit 10) where v < 5",
+        "select * from a left join b on a.k = b.k where b.v is null",
+        "select * from (select v, row_number() over (order by k) n from a) where n < 5",
+        "select * from (select count(*) c from a) where c < 5",
+        "select * from (select k, random() r from a) where r < 0.5",
+    ] {
+        let text = plan(&state, sql, PlanOptions::default()).await.unwrap();
+        // What a join finds out while it runs is only a hint.
+        assert!(!text.replace("predicate=DynamicFilter [ empty ]", "").contains("predicate="), "{sql}\n{text}");
+        assert!(text.contains("FilterExec"), "{sql}\n{text}");
+    }
+}
+
 #[tokio::test]
 async fn pruned_partitions_are_not_read() {
     let state = cluster();
@@ -184,7 +256,7 @@ async fn one_piece_gathers_right_above_the_scans() {
     assert!(!text.contains("NetworkShuffleExec") && text.contains("GatherExec"), "{text}");
     let lagging = "select first_value(v) ignore nulls over (partition by k order by v) from a";
     let error = plan(&state, lagging, PlanOptions::default()).await.unwrap_err();
-    assert!(error.message.contains(super::gather::NEEDS_ONE_PIECE), "{error}");
+    assert_eq!(error.replan, Some(Replan::InOnePiece), "{error}");
     plan(&state, lagging, options).await.unwrap();
 }
 
@@ -193,6 +265,7 @@ async fn a_partition_without_owner_is_an_error_that_names_it() {
     let mut state = cluster().as_ref().clone();
     apply(&mut state, Command::ExecutorDown { executor: ExecutorId("e1".into()), incarnation: "1".into() });
     let error = plan(&Arc::new(state), "select count(*) from a", PlanOptions::default()).await.unwrap_err();
+    let error = error.error;
     assert_eq!(error.kind, ancho_common::error::ErrorKind::Unavailable);
     assert!(error.message.contains("table a: partition") && error.message.contains("127.0.0.1"), "{error}");
 }

@@ -10,6 +10,7 @@ use ancho_common::{
     },
 };
 
+use super::partitioners::Partitioners;
 use crate::state::{ClusterState, Liveness, Partition, Table};
 
 /// In every query's session; all scans of the query see exactly these versions.
@@ -19,6 +20,8 @@ pub struct Topology {
     pub state: Arc<ClusterState>,
     /// Streams per task.
     pub streams: usize,
+    /// Checked partition expressions.
+    pub partitioners: Partitioners,
     /// Everything above the scans runs in the scheduler, on one stream.
     pub gather: bool,
 }

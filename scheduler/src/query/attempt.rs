@@ -22,7 +22,11 @@ use futures::{TryStreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use url::Url;
 
-use crate::planner::{gather, guard, pace, recursion, subqueries};
+use crate::planner::{
+    gather, guard, pace, recursion,
+    refusal::{PlanError, PlanResult},
+    subqueries,
+};
 
 /// A session that sees one state of the cluster.
 pub struct Attempt {
@@ -84,7 +88,7 @@ impl Attempt {
     ///
     /// # Errors
     /// The plan cannot be made, a partition it reads has no serving owner, or it would be unsafe.
-    pub async fn physical(&self, plan: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    pub async fn physical(&self, plan: LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
         gather::check(&plan, &self.session)?;
         let plan = self.run_subqueries(plan).await?;
         let plan = self.session.optimize(&plan)?;
@@ -106,9 +110,10 @@ impl Attempt {
     }
 
     /// Says which table and partition an executor's loss concerns, if it is one that this attempt reads.
-    pub async fn blame(&self, error: Error) -> Error {
+    pub async fn blame(&self, failure: PlanError) -> PlanError {
+        let error = &failure.error;
         if error.kind != ErrorKind::Unavailable || error.message.contains("partition") {
-            return error;
+            return failure;
         }
         let mut reads = self.read.lock().clone();
         reads.sort_by(|a, b| a.url.cmp(&b.url));
@@ -118,17 +123,18 @@ impl Attempt {
                 return Error::unavailable(format!(
                     "table {}: partition {} cannot be read now: executor {} does not answer; try again",
                     read.table, read.partition, read.url
-                ));
+                ))
+                .into();
             }
         }
-        error
+        failure
     }
 
     /// The rows of a logical plan, as they come.
     ///
     /// # Errors
     /// See [`Attempt::physical`]; later errors come with the stream.
-    pub async fn stream(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+    pub async fn stream(&self, plan: LogicalPlan) -> PlanResult<SendableRecordBatchStream> {
         let physical = self.physical(plan).await?;
         Ok(execute_stream(physical, self.session.task_ctx())?)
     }
@@ -137,12 +143,12 @@ impl Attempt {
     ///
     /// # Errors
     /// Whatever planning or running it raises.
-    pub fn collect(&self, plan: LogicalPlan) -> BoxFuture<'_, Result<Vec<RecordBatch>>> {
+    pub fn collect(&self, plan: LogicalPlan) -> BoxFuture<'_, PlanResult<Vec<RecordBatch>>> {
         // Boxed: planning a query runs its subqueries, which are queries.
         Box::pin(async move { Ok(self.stream(plan).await?.try_collect().await?) })
     }
 
-    async fn run_subqueries(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    async fn run_subqueries(&self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         let mut values: HashMap<LogicalPlan, ScalarValue> = HashMap::new();
         for subquery in subqueries::find(&plan)? {
             // Two rows are enough to know that there are too many.
@@ -154,7 +160,7 @@ impl Attempt {
         Ok(subqueries::replace(plan, &values)?)
     }
 
-    async fn gather_recursive(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    async fn gather_recursive(&self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         let mut gathered: HashMap<TableScan, Vec<RecordBatch>> = HashMap::new();
         for scan in recursion::find(&plan)? {
             let rows = self.collect(LogicalPlan::TableScan(scan.clone())).await?;

@@ -25,6 +25,7 @@ use super::{
     assigner::propose,
     attempt::{Attempt, bind},
     ddl, explain,
+    recent::{Planned, RecentPlans},
     retry::{surface, until_served},
     statement::Statement,
     status,
@@ -39,6 +40,7 @@ use crate::{
     },
     planner::{
         catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
+        refusal::PlanResult,
         session::{PlanOptions, Sessions},
         system,
         table::still_loading,
@@ -53,6 +55,7 @@ pub struct QueryEngine {
     node: RaftNode,
     sessions: Sessions,
     writer: Writer,
+    recent: RecentPlans,
     partition_wait: Duration,
 }
 
@@ -61,7 +64,7 @@ impl QueryEngine {
     #[must_use]
     pub fn new(node: RaftNode, sessions: Sessions, channels: Channels, partition_wait: Duration) -> Self {
         let writer = Writer::new(node.clone(), channels);
-        Self { node, sessions, writer, partition_wait }
+        Self { node, sessions, writer, recent: RecentPlans::default(), partition_wait }
     }
 
     fn attempt(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<Attempt> {
@@ -72,7 +75,7 @@ impl QueryEngine {
     pub(crate) async fn attempts<T, F, Fut>(&self, work: F) -> Result<T>
     where
         F: Fn(Arc<ClusterState>, Attempt) -> Fut,
-        Fut: Future<Output = Result<T>>,
+        Fut: Future<Output = PlanResult<T>>,
     {
         until_served(&self.node, self.partition_wait, |state, options| {
             let attempt = self.attempt(&state, options);
@@ -91,13 +94,27 @@ impl QueryEngine {
         &self.writer
     }
 
-    async fn rows(&self, statement: &DfStatement, parameters: Option<&RecordBatch>) -> Result<QueryStream> {
-        self.attempts(|_, attempt| async move {
-            let plan = attempt.logical(statement.clone(), parameters).await?;
+    /// `announced` is the plan that the client was told the columns of, if it is at hand.
+    async fn rows(
+        &self,
+        statement: &DfStatement,
+        parameters: Option<&RecordBatch>,
+        announced: Option<Planned>,
+    ) -> Result<QueryStream> {
+        let announced = announced.as_ref();
+        self.attempts(|state, attempt| async move {
+            let announced = announced.filter(|planned| planned.holds_on(&state));
+            let plan = match announced {
+                Some(planned) => planned.plan.clone(),
+                None => attempt.logical(statement.clone(), parameters).await?,
+            };
             if let Some(batch) = local_answer(&attempt, &plan).await? {
                 return Ok(single(batch));
             }
-            let schema = attempt.announced(&plan)?;
+            let schema = match announced {
+                Some(planned) => Arc::clone(&planned.schema),
+                None => attempt.announced(&plan)?,
+            };
             let stream = match attempt.stream(plan).await {
                 Ok(stream) => started(stream).await,
                 Err(error) => Err(error),
@@ -142,12 +159,12 @@ impl QueryEngine {
         self.attempts(|state, attempt| async move {
             let plan = attempt.logical(statement.clone(), parameters).await?;
             let LogicalPlan::Dml(dml) = plan else {
-                return Err(Error::internal("an INSERT was planned as something else"));
+                return Err(Error::internal("an INSERT was planned as something else").into());
             };
             let kind = match dml.op {
                 WriteOp::Insert(InsertOp::Append) => WriteKind::Append,
                 WriteOp::Insert(InsertOp::Overwrite) => WriteKind::Overwrite,
-                _ => return Err(Error::unsupported("this form of INSERT is not offered")),
+                _ => return Err(Error::unsupported("this form of INSERT is not offered").into()),
             };
             let name = ddl::table_name(&dml.table_name)?;
             let table = existing(&state, &name)?;
@@ -244,7 +261,7 @@ fn single(batch: RecordBatch) -> QueryStream {
 }
 
 /// Waits for the first batch: until it is here, a failed query can be planned again.
-async fn started(mut rows: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+async fn started(mut rows: SendableRecordBatchStream) -> PlanResult<SendableRecordBatchStream> {
     let schema = rows.schema();
     let first = rows.next().await.transpose()?;
     let rest = rows.map(|batch| batch.map_err(|error| surface(Error::from(error)).into()));
@@ -275,8 +292,11 @@ impl SqlService for QueryEngine {
             Statement::Query(statement) => {
                 let unbound = attempt.logical(statement.clone(), None).await?;
                 let wanted = parameter_schema(&unbound)?;
-                let bound = bind(unbound, parameters)?;
-                (attempt.announced(&bound)?, wanted)
+                let plan = bind(unbound, parameters)?;
+                let schema = attempt.announced(&plan)?;
+                let planned = Planned { state: Arc::clone(&state), plan, schema: Arc::clone(&schema) };
+                self.recent.put(sql, parameters, planned);
+                (schema, wanted)
             }
             Statement::Explain { inner, analyze: _, verbose: _ } => {
                 let wanted = match inner.as_ref() {
@@ -301,7 +321,10 @@ impl SqlService for QueryEngine {
 
     async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream> {
         match Statement::parse(sql)? {
-            Statement::Query(statement) => self.rows(&statement, parameters.as_ref()).await,
+            Statement::Query(statement) => {
+                let announced = self.recent.take(sql, parameters.as_ref());
+                self.rows(&statement, parameters.as_ref(), announced).await
+            }
             Statement::Explain { inner, analyze, verbose } => {
                 self.explained(&inner, analyze, verbose, parameters.as_ref()).await
             }

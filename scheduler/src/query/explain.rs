@@ -17,6 +17,7 @@ use futures::TryStreamExt;
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
+use crate::planner::refusal::PlanResult;
 
 /// Metrics arrive after the last row. A task that was never started sends none, so the wait must end.
 const METRICS_WAIT: Duration = Duration::from_secs(2);
@@ -40,17 +41,17 @@ fn rows(parts: &[(&str, String)]) -> Result<RecordBatch> {
 ///
 /// # Errors
 /// The statement cannot be planned.
-pub async fn explain(attempt: &Attempt, plan: LogicalPlan) -> Result<RecordBatch> {
+pub async fn explain(attempt: &Attempt, plan: LogicalPlan) -> PlanResult<RecordBatch> {
     let logical = attempt.session().optimize(&plan)?.display_indent().to_string();
     let physical = attempt.physical(plan).await?;
-    rows(&[("logical_plan", logical), ("distributed_plan", display_plan_ascii(physical.as_ref(), false))])
+    Ok(rows(&[("logical_plan", logical), ("distributed_plan", display_plan_ascii(physical.as_ref(), false))])?)
 }
 
 /// `EXPLAIN ANALYZE`: runs the query, discards its rows, and shows rows, bytes and time of each stage.
 ///
 /// # Errors
 /// The statement cannot be planned, or fails when run.
-pub async fn analyze(attempt: &Attempt, plan: LogicalPlan, per_task: bool) -> Result<RecordBatch> {
+pub async fn analyze(attempt: &Attempt, plan: LogicalPlan, per_task: bool) -> PlanResult<RecordBatch> {
     let started = Instant::now();
     let physical = attempt.physical(plan).await?;
     let planned = started.elapsed();
@@ -67,7 +68,7 @@ pub async fn analyze(attempt: &Attempt, plan: LogicalPlan, per_task: bool) -> Re
         started.elapsed().as_secs_f64() * 1e3
     );
     let text = with_metrics(&physical, per_task).await?;
-    rows(&[("summary", summary), ("distributed_plan_with_metrics", text)])
+    Ok(rows(&[("summary", summary), ("distributed_plan_with_metrics", text)])?)
 }
 
 async fn with_metrics(plan: &Arc<dyn ExecutionPlan>, per_task: bool) -> Result<String> {

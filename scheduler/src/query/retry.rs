@@ -5,9 +5,7 @@ use ancho_common::error::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
 use crate::{
-    planner::{
-        gather::NEEDS_ONE_PIECE, guard::ORDER_ACROSS_SHUFFLE, handlers::NARROW_BUCKETED_STAGE, session::PlanOptions,
-    },
+    planner::{refusal::PlanResult, session::PlanOptions},
     raft::RaftNode,
     state::ClusterState,
 };
@@ -16,14 +14,15 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Runs `attempt` on the newest state, again and again while it fails for a reason that passes: an owner that is down,
-/// a partition that is being loaded, a route that is out of date.
+/// a partition that is being loaded, a route that is out of date. A plan that is refused is made again as the refusal
+/// says.
 ///
 /// # Errors
 /// What the last attempt raised; `Unavailable` at once where no majority of schedulers is reached.
 pub async fn until_served<T, F, Fut>(node: &RaftNode, wait: Duration, mut attempt: F) -> Result<T>
 where
     F: FnMut(Arc<ClusterState>, PlanOptions) -> Fut,
-    Fut: Future<Output = Result<T>>,
+    Fut: Future<Output = PlanResult<T>>,
 {
     let deadline = Instant::now() + wait;
     let mut options = PlanOptions::default();
@@ -31,19 +30,15 @@ where
     loop {
         let state = node.linearizable().await?;
         changes.borrow_and_update();
-        let error = match attempt(state, options).await {
+        let failure = match attempt(state, options).await {
             Ok(value) => return Ok(value),
-            Err(error) => error,
+            Err(failure) => failure,
         };
-        if error.message.contains(NARROW_BUCKETED_STAGE) && options.colocate {
-            options.colocate = false;
+        if let Some(next) = failure.replan.and_then(|replan| replan.next(options)) {
+            options = next;
             continue;
         }
-        let in_one_piece = [ORDER_ACROSS_SHUFFLE, NEEDS_ONE_PIECE].iter().any(|m| error.message.contains(m));
-        if in_one_piece && !options.gather {
-            options.gather = true;
-            continue;
-        }
+        let error = failure.error;
         if !passes(&error) || Instant::now() >= deadline {
             return Err(surface(error));
         }

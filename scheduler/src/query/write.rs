@@ -24,7 +24,7 @@ use futures::future::{join_all, try_join_all};
 use super::{assigner::propose, attempt::Attempt};
 use crate::{
     frontend::caller::Caller,
-    planner::write::WriteNode,
+    planner::{refusal::PlanResult, write::WriteNode},
     raft::RaftNode,
     state::{ClusterState, ColumnSummary, Command, CommittedPart, Outcome, StagedPart, Table},
 };
@@ -77,7 +77,7 @@ impl Writer {
         input: LogicalPlan,
         kind: WriteKind,
         caller: &Caller,
-    ) -> Result<u64> {
+    ) -> PlanResult<u64> {
         let target = Arc::new(WriteTarget {
             write_id: WriteId::new(),
             table_id: table.id,
@@ -101,7 +101,7 @@ impl Writer {
         let rows = sent.values().map(|s| s.rows).sum();
         staged.touch(sent.values().map(|s| s.route.url.clone()));
         if table.loading && !matches!(kind, WriteKind::Fill | WriteKind::Refresh) {
-            return Err(crate::planner::table::still_loading(table));
+            return Err(crate::planner::table::still_loading(table).into());
         }
         if sent.is_empty() && matches!(kind, WriteKind::Append | WriteKind::Overwrite) {
             staged.settle();
@@ -122,13 +122,13 @@ impl Writer {
                 self.publish(&target, &sent, &parts).await;
                 Ok(rows)
             }
-            Ok(other) => Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}"))),
+            Ok(other) => Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}")).into()),
             Err(error) => {
                 // What may have been committed must stay staged: the owners learn the outcome from the state.
                 if error.kind != ErrorKind::Unknown {
                     staged.reopen();
                 }
-                Err(error)
+                Err(error.into())
             }
         }
     }
