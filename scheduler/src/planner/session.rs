@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use ancho_common::{
-    checked_sum::checked_sum,
     error::Result,
+    exact,
     partition::functions,
     plan::session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
     spec::source::S3Options,
@@ -95,6 +95,9 @@ impl Sessions {
             .with_query_planner(Arc::new(AnchoQueryPlanner))
             .with_physical_optimizer_rules(guarded_rules())
             .with_physical_optimizer_rule(Arc::new(StampSlots));
+        for rule in exact::analyzer_rules() {
+            builder = builder.with_analyzer_rule(rule);
+        }
         if colocate {
             builder = builder.with_physical_optimizer_rule(Arc::new(ColocateBuckets));
         }
@@ -108,10 +111,12 @@ impl Sessions {
             .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BUFFER)?
             .with_distributed_local_worker_context(local)
             .build();
-        for function in functions::all() {
+        for function in functions::all().into_iter().chain(exact::functions()) {
             base.register_udf(function)?;
         }
-        base.register_udaf(checked_sum())?;
+        for aggregate in exact::aggregates() {
+            base.register_udaf(aggregate)?;
+        }
         Ok(base)
     }
 

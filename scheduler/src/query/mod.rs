@@ -3,6 +3,7 @@
 //! * [`statement`] – what a text asks for
 //! * [`engine`] – the service behind the front ends
 //! * [`attempt`] – one try at planning and running a query on one view of the cluster
+//! * [`names`] – result columns of one name
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`explain`] – the distributed plan as text
 //! * [`write`] – stage on the owners, one commit, publish
@@ -16,6 +17,7 @@ pub mod attempt;
 pub mod ddl;
 pub mod engine;
 pub mod explain;
+pub mod names;
 pub mod retry;
 pub mod statement;
 pub mod status;
