@@ -59,7 +59,8 @@ fn still_known(inner: &Inner, file: &Arc<DataFile>) -> bool {
     inner.state.lock().all_files().iter().any(|known| Arc::ptr_eq(known, file))
 }
 
-fn verify_file(inner: &Inner, file: &DataFile) -> Result<u64> {
+/// Compares a file with its recorded length and SHA-256. Blocks.
+pub(crate) fn verify_file(inner: &Inner, file: &DataFile) -> Result<u64> {
     inner.check_length(file)?;
     let digest = hash_file(&file.path).map_err(|source| Error::io("read", &file.path, source))?;
     if digest.sha256 != file.sha256 {

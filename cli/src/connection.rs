@@ -15,8 +15,11 @@ use crate::cluster_status::ClusterStatus;
 /// Where clients look for a scheduler when nothing else is said.
 pub const DEFAULT_URL: &str = "grpc://127.0.0.1:50051";
 
-/// Largest message taken. The server stays below 4 MiB unless one row is larger.
-const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+/// Largest message taken, which the server is told: it stays below 4 MiB unless one row is larger.
+const MAX_MESSAGE: usize = 1024 * 1024 * 1024;
+
+/// Call header that tells it.
+const MESSAGE_BYTES_HEADER: &str = "x-ancho-max-message-bytes";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -59,7 +62,9 @@ impl Connection {
     pub async fn open(url: &str) -> Result<Self> {
         let channel = channel(url).await?;
         let inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-        Ok(Self { url: url.to_owned(), client: FlightSqlServiceClient::new_from_inner(inner) })
+        let mut client = FlightSqlServiceClient::new_from_inner(inner);
+        client.set_header(MESSAGE_BYTES_HEADER, MAX_MESSAGE.to_string());
+        Ok(Self { url: url.to_owned(), client })
     }
 
     /// The URL it was opened with.

@@ -5,6 +5,7 @@
 //! [`Error::from_text`] finds it again.
 use std::fmt;
 
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
@@ -15,6 +16,8 @@ use tonic::Code;
 pub enum ErrorKind {
     /// The statement, value or setting is wrong; sending it again cannot help.
     Invalid,
+    /// A value that does not fit its type came up; other rows may give an answer, these never will.
+    OutOfRange,
     /// A named thing does not exist.
     NotFound,
     /// A named thing exists already.
@@ -53,6 +56,7 @@ struct Row {
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
     Row { kind: ErrorKind::Invalid,       code: "invalid",        grpc: Code::InvalidArgument,    http: 400, sqlstate: "42000", retryable: false },
+    Row { kind: ErrorKind::OutOfRange,    code: "out_of_range",   grpc: Code::OutOfRange,         http: 400, sqlstate: "22003", retryable: false },
     Row { kind: ErrorKind::NotFound,      code: "not_found",      grpc: Code::NotFound,           http: 404, sqlstate: "42P01", retryable: false },
     Row { kind: ErrorKind::AlreadyExists, code: "already_exists", grpc: Code::AlreadyExists,      http: 409, sqlstate: "42P07", retryable: false },
     Row { kind: ErrorKind::Unsupported,   code: "unsupported",    grpc: Code::Unimplemented,      http: 501, sqlstate: "0A000", retryable: false },
@@ -136,6 +140,7 @@ impl Error {
     }
 
     constructor!(invalid, Invalid);
+    constructor!(out_of_range, OutOfRange);
     constructor!(not_found, NotFound);
     constructor!(already_exists, AlreadyExists);
     constructor!(unsupported, Unsupported);
@@ -200,7 +205,13 @@ impl From<DataFusionError> for Error {
         let kind = match error.find_root() {
             DataFusionError::ResourcesExhausted(_) => ErrorKind::Exhausted,
             DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
-            DataFusionError::SQL(..)
+            DataFusionError::ArrowError(e, _) if matches!(**e, ArrowError::ArithmeticOverflow(_)) => {
+                ErrorKind::OutOfRange
+            }
+            DataFusionError::ObjectStore(e) => object_store_kind(e),
+            // A file that somebody else wrote; Ancho's own are not Parquet.
+            DataFusionError::ParquetError(_)
+            | DataFusionError::SQL(..)
             | DataFusionError::Plan(_)
             | DataFusionError::SchemaError(..)
             | DataFusionError::Configuration(_)
@@ -210,6 +221,17 @@ impl From<DataFusionError> for Error {
             _ => ErrorKind::Internal,
         };
         Self::new(kind, error.strip_backtrace())
+    }
+}
+
+/// What a failure of a bucket or directory with source files means to who named it.
+fn object_store_kind(error: &object_store::Error) -> ErrorKind {
+    use object_store::Error as E;
+    match error {
+        E::NotFound { .. } => ErrorKind::NotFound,
+        E::NotSupported { .. } | E::NotImplemented { .. } => ErrorKind::Unsupported,
+        E::Generic { .. } => ErrorKind::Unavailable,
+        _ => ErrorKind::Invalid,
     }
 }
 
@@ -274,7 +296,8 @@ impl From<Error> for tonic::Status {
 impl From<tonic::Status> for Error {
     fn from(status: tonic::Status) -> Self {
         let fallback = match status.code() {
-            Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => ErrorKind::Invalid,
+            Code::InvalidArgument | Code::FailedPrecondition => ErrorKind::Invalid,
+            Code::OutOfRange => ErrorKind::OutOfRange,
             Code::NotFound => ErrorKind::NotFound,
             Code::AlreadyExists => ErrorKind::AlreadyExists,
             Code::Unimplemented => ErrorKind::Unsupported,

@@ -1,10 +1,10 @@
 //! What every part of Ancho shares: ids, errors, partitioning, plan nodes, telemetry.
 //!
 //! This crate knows nothing of Raft, Flight SQL or the storage engine.
-pub mod checked_sum;
 pub mod compute;
 pub mod duration;
 pub mod error;
+pub mod exact;
 pub mod ids;
 pub mod object_stores;
 pub mod partition;

@@ -53,15 +53,13 @@ SELECT id, i + i FROM num_i WHERE id = 5
 -- @expect
 5	1400
 
--- The engine wraps integer sums; the next three pin only that placement does not matter.
-
--- @query int_add_overflow rows=2
+-- @query int_add_overflow error
 SELECT id, i + i, b + 1 FROM num_i WHERE id <= 2
 
--- @query int_sum_overflow rows=1
+-- @query int_sum_overflow error
 SELECT sum(b + 0) FROM (SELECT b FROM num_i WHERE id = 1 UNION ALL SELECT b FROM num_i WHERE id = 1 UNION ALL SELECT b FROM num_i WHERE id = 5) u
 
--- @query int_multiply_overflow rows=2
+-- @query int_multiply_overflow error
 SELECT id, b * 3 FROM num_i WHERE id <= 2
 
 -- @query int_product

@@ -1,10 +1,12 @@
-//! One DataFusion process with all rows in memory: what distribution must not change.
-use ancho_common::partition::functions;
+//! One DataFusion process with all rows in memory: what distribution must not change. It computes with Ancho's exact
+//! arithmetic; whether that is right is for written rows to say.
+use ancho_common::{exact, partition::functions};
 use datafusion::{
     error::Result,
     execution::SessionStateBuilder,
     physical_plan::collect,
-    prelude::{SessionConfig, SessionContext},
+    prelude::{DataFrame, SessionConfig, SessionContext},
+    sql::parser::Statement,
 };
 
 use crate::{
@@ -21,10 +23,17 @@ impl Reference {
     /// An empty one that plans with this many streams.
     #[must_use]
     pub fn new(streams: usize) -> Self {
-        let config = SessionConfig::new().with_target_partitions(streams).with_information_schema(true);
+        let mut config = SessionConfig::new().with_target_partitions(streams).with_information_schema(true);
+        exact::configure(config.options_mut());
         let context = SessionContext::new_with_config(config);
-        for function in functions::all() {
+        for function in functions::all().into_iter().chain(exact::functions()) {
             context.register_udf(function.as_ref().clone());
+        }
+        for aggregate in exact::aggregates() {
+            context.register_udaf(aggregate.as_ref().clone());
+        }
+        for rule in exact::analyzer_rules() {
+            context.add_analyzer_rule(rule);
         }
         Self { context }
     }
@@ -41,7 +50,7 @@ impl Reference {
     /// A statement fails.
     pub async fn load(&self, table: &TableCase) -> Result<()> {
         for sql in &table.statements {
-            self.context.sql(sql).await?.collect().await?;
+            frame(&self.context, sql).await?.collect().await?;
         }
         Ok(())
     }
@@ -63,8 +72,19 @@ impl Reference {
     }
 }
 
+/// A statement, its numbers read as the cluster reads them.
+async fn frame(context: &SessionContext, sql: &str) -> Result<DataFrame> {
+    let state = context.state();
+    let dialect = state.config().options().sql_parser.dialect;
+    let mut statement = state.sql_to_statement(sql, &dialect)?;
+    if let Statement::Statement(statement) = &mut statement {
+        exact::literals::mark_doubles(statement.as_mut());
+    }
+    context.execute_logical_plan(state.statement_to_plan(statement).await?).await
+}
+
 async fn answer(context: &SessionContext, sql: &str) -> Result<Answer> {
     // The schema of the physical plan: the logical one does not have its types unified yet.
-    let plan = context.sql(sql).await?.create_physical_plan().await?;
+    let plan = frame(context, sql).await?.create_physical_plan().await?;
     Ok(Answer { schema: plan.schema(), batches: collect(plan, context.task_ctx()).await? })
 }

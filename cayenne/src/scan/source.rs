@@ -9,7 +9,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileOpenFuture, FileOpener, FileScanConfig, FileSource};
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::error::Result as DFResult;
+use datafusion::error::{DataFusionError, Result as DFResult};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{DynamicFilterTracking, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::pruning::FilePruner;
@@ -18,6 +18,9 @@ use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricB
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use futures::{FutureExt, StreamExt, stream};
 use object_store::ObjectStore;
+
+use super::reader::PinnedFile;
+use crate::verify::verify_file;
 
 /// How many files the versions have, and how many of them their statistics excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,46 @@ impl CayenneSource {
     /// The same facts about a changed source.
     fn around(&self, vortex: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
         Arc::new(Self { vortex, pruning: self.pruning })
+    }
+}
+
+/// Says which file is damaged when one cannot be read. A failure to read a file that still holds what was written to it
+/// is something else, such as an expression that fails on a value, and stays as it is.
+struct DamageFinder(Arc<dyn FileOpener>);
+
+impl FileOpener for DamageFinder {
+    fn open(&self, file: PartitionedFile) -> DFResult<FileOpenFuture> {
+        let Some(pinned) = file.extension::<PinnedFile>().cloned() else { return self.0.open(file) };
+        let opening = match self.0.open(file) {
+            Ok(opening) => opening,
+            Err(error) => return Ok(async move { Err(named(error, pinned).await) }.boxed()),
+        };
+        Ok(async move {
+            let rows = match opening.await {
+                Ok(rows) => rows,
+                Err(error) => return Err(named(error, pinned).await),
+            };
+            let rows = rows.then(move |batch| {
+                let pinned = pinned.clone();
+                async move {
+                    match batch {
+                        Ok(batch) => Ok(batch),
+                        Err(error) => Err(named(error, pinned).await),
+                    }
+                }
+            });
+            Ok(rows.boxed())
+        }
+        .boxed())
+    }
+}
+
+/// The damage of a file that could not be read, or else what the reader said.
+async fn named(error: DataFusionError, pinned: PinnedFile) -> DataFusionError {
+    let looking = tokio::task::spawn_blocking(move || verify_file(pinned.pin.inner(), &pinned.file));
+    match looking.await {
+        Ok(Err(damage)) => damage.into(),
+        _ => error,
     }
 }
 
@@ -79,6 +122,7 @@ impl FileSource for CayenneSource {
         stream: usize,
     ) -> DFResult<Arc<dyn FileOpener>> {
         let vortex = self.vortex.create_file_opener(object_store, config, stream)?;
+        let vortex: Arc<dyn FileOpener> = Arc::new(DamageFinder(vortex));
         let Some(predicate) = self.vortex.filter() else {
             return Ok(vortex);
         };

@@ -3,7 +3,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::{physical_expr::PhysicalExpr, physical_plan::ExecutionPlan};
+use datafusion::{error::DataFusionError, physical_expr::PhysicalExpr, physical_plan::ExecutionPlan};
 
 use crate::{
     error::Result,
@@ -56,6 +56,9 @@ pub trait ScanHost: Debug + Send + Sync {
     /// `StaleRoute` where a partition is not held at that epoch or version, `Unavailable` while the session has lapsed,
     /// `Corrupt` where a file is damaged or missing.
     async fn scan(&self, request: LocalScan) -> Result<Arc<dyn ExecutionPlan>>;
+
+    /// What went wrong while such a plan ran, in a form that keeps its kind on the way to other processes.
+    fn failure(&self, table: &str, error: DataFusionError) -> DataFusionError;
 }
 
 /// The host in a session, for nodes that are decoded there.

@@ -467,18 +467,18 @@ impl ExecutionPlan for CayenneScanExec {
         let bytes = MetricBuilder::new(&self.metrics).counter("scanned_bytes", stream);
         let request = self.request(variant);
         let local = Arc::clone(&self.local);
+        let (opener, table) = (Arc::clone(&host), self.source.table.clone());
         let opened = async move {
             let plan =
-                local.get_or_try_init(|| async { host.scan(request).await }).await.map_err(DataFusionError::from)?;
+                local.get_or_try_init(|| async { opener.scan(request).await }).await.map_err(DataFusionError::from)?;
             plan.execute(stream, context)
         };
         let rows = futures::stream::once(opened).try_flatten().map(move |batch| {
-            if let Ok(batch) = &batch {
-                baseline.record_output(batch.num_rows());
-                ::metrics::counter!("ancho_scan_rows_total").increment(batch.num_rows() as u64);
-                bytes.add(batch.get_array_memory_size());
-            }
-            batch
+            let batch = batch.map_err(|error| host.failure(&table, error))?;
+            baseline.record_output(batch.num_rows());
+            ::metrics::counter!("ancho_scan_rows_total").increment(batch.num_rows() as u64);
+            bytes.add(batch.get_array_memory_size());
+            Ok(batch)
         });
         Ok(pace::in_turns(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows))))
     }

@@ -22,8 +22,8 @@ use super::{
     router::{AssignerExtension, PartitionAssigner},
 };
 use crate::{
-    checked_sum::checked_sum,
     error::{Error, Result},
+    exact,
     object_stores::ObjectStores,
     partition::functions,
     spec::source::S3Options,
@@ -48,6 +48,7 @@ pub fn apply_safe_defaults(config: &mut SessionConfig) {
     options.optimizer.prefer_existing_sort = false;
     options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
     options.optimizer.preserve_file_partitions = 0;
+    exact::configure(options);
 }
 
 /// Options that differ from the defaults, as the header for a query's tasks.
@@ -151,7 +152,8 @@ fn worker_session(context: WorkerQueryContext, parts: &WorkerParts) -> Result<Se
     }
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(functions::all());
-    builder.aggregate_functions().get_or_insert_default().push(checked_sum());
+    functions.extend(exact::functions());
+    builder.aggregate_functions().get_or_insert_default().extend(exact::aggregates());
     Ok(builder)
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, StringArray, UInt64Array},
+    array::{Array, ArrayRef, RecordBatch, StringArray, UInt64Array},
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::{
@@ -158,10 +158,11 @@ impl ExecutionPlan for PartitionWriteExec {
         let baseline = BaselineMetrics::new(&self.metrics, stream);
         let target = Arc::clone(&self.target);
         let work = async move {
-            let schema = Arc::clone(&target.schema);
+            let (schema, table) = (Arc::clone(&target.schema), target.table.clone());
             let mut router = RowRouter::try_new(target, Arc::clone(&assigner.0), channels)?;
             while let Some(batch) = rows.try_next().await? {
                 baseline.record_output(batch.num_rows());
+                refuse_nulls(&batch, &schema, &table)?;
                 let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
                     .map_err(|e| DataFusionError::from(Error::invalid(format!("a row does not fit the table: {e}"))))?;
                 router.push(&batch).await?;
@@ -173,6 +174,19 @@ impl ExecutionPlan for PartitionWriteExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+}
+
+/// Names the first column that must not hold NULL and does.
+fn refuse_nulls(batch: &RecordBatch, schema: &Schema, table: &str) -> Result<()> {
+    let mut columns = batch.columns().iter().zip(schema.fields());
+    match columns.find(|(column, field)| !field.is_nullable() && column.logical_null_count() > 0) {
+        None => Ok(()),
+        Some((_, field)) => Err(Error::invalid(format!(
+            "column {} of table {table} is declared NOT NULL, and a row has NULL there; give it a value",
+            field.name()
+        ))
+        .into()),
     }
 }
 

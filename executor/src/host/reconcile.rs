@@ -97,7 +97,7 @@ impl PartitionHost {
         match slot.store() {
             Store::Open(partition) => Ok(partition),
             Store::Missing | Store::Damaged(_) if slot.committed() == 0 => self.create(slot, assignment).await,
-            Store::Missing => Err(Error::unavailable(format!(
+            Store::Missing => Err(Error::corrupt(format!(
                 "{place}: committed version {} has no data on executor {}: its directory was lost; \
                  put the directory back or restore the table",
                 slot.committed(),

@@ -8,7 +8,12 @@ use ancho_common::{
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use cayenne::{PinnedVersion, ScanRequest};
-use datafusion::physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec};
+use datafusion::{
+    common::tree_node::{Transformed, TransformedResult, TreeNode},
+    error::DataFusionError,
+    physical_expr::{PhysicalExpr, expressions::Column},
+    physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec},
+};
 
 use super::{PartitionHost, from_storage};
 use crate::metric;
@@ -40,6 +45,16 @@ impl ScanHost for PartitionHost {
         match &request.stream_of {
             None => one_plan(&request, &pins, &scan),
             Some(stream_of) => fixed_streams(&request, &pins, &scan, stream_of),
+        }
+    }
+
+    fn failure(&self, table: &str, error: DataFusionError) -> DataFusionError {
+        match error {
+            DataFusionError::External(source) => match source.downcast::<cayenne::Error>() {
+                Ok(storage) => from_storage(&format!("reading table {table}"), *storage).into(),
+                Err(source) => DataFusionError::External(source),
+            },
+            other => other,
         }
     }
 }

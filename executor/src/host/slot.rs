@@ -166,7 +166,12 @@ impl Slot {
     /// Why it is not served, as the schedulers are told.
     pub(super) fn hindered(&self) -> Option<HinderedPartition> {
         let state = self.state.lock();
-        let mut reason = state.hindrance.as_ref()?.message.clone();
+        let hindrance = state.hindrance.as_ref()?;
+        // What time may mend needs no kind; for the rest the kind tells what a reader must be told.
+        let mut reason = match hindrance.kind {
+            ErrorKind::Unavailable => hindrance.message.clone(),
+            _ => hindrance.to_string(),
+        };
         reason.truncate(reason.floor_char_boundary(MAX_REASON));
         Some(HinderedPartition { partition: self.id, epoch: state.hindered_epoch, reason })
     }

@@ -5,6 +5,7 @@
 //! * [`partitioners`] – partition expressions, checked once per table
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
+//! * [`single_row`] – correlated scalar subqueries that could have several rows
 //! * [`recursion`] – tables inside recursive terms, gathered first
 //! * [`pushdown`] – filters are pushed into scans by the positions of their columns
 //! * [`rules`] – the rules of the physical optimizer, in order
@@ -29,6 +30,7 @@ pub mod recursion;
 pub mod refusal;
 pub mod rules;
 pub mod session;
+pub mod single_row;
 pub mod slots;
 pub mod spread;
 pub mod subqueries;

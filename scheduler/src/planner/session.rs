@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use ancho_common::{
-    checked_sum::checked_sum,
     error::Result,
+    exact,
     partition::functions,
     plan::session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
     spec::source::S3Options,
@@ -89,12 +89,16 @@ impl Sessions {
         local: LocalWorkerContext,
         colocate: bool,
     ) -> Result<SessionState> {
-        let mut base = SessionStateBuilder::new()
+        let mut builder = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
-            .with_physical_optimizer_rules(rules(colocate))
+            .with_physical_optimizer_rules(rules(colocate));
+        for rule in exact::analyzer_rules() {
+            builder = builder.with_analyzer_rule(rule);
+        }
+        let mut base = builder
             .with_distributed_planner()
             .with_distributed_worker_resolver(Workers(Vec::new()))
             .with_distributed_desired_task_count_handler(handlers::desired_task_count)
@@ -104,10 +108,12 @@ impl Sessions {
             .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BUFFER)?
             .with_distributed_local_worker_context(local)
             .build();
-        for function in functions::all() {
+        for function in functions::all().into_iter().chain(exact::functions()) {
             base.register_udf(function)?;
         }
-        base.register_udaf(checked_sum())?;
+        for aggregate in exact::aggregates() {
+            base.register_udaf(aggregate)?;
+        }
         Ok(base)
     }
 

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ancho_common::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     plan::{
         host::ScanPartition,
         scan::{PlacedPartition, Slot},
@@ -62,23 +62,29 @@ impl Topology {
     }
 
     fn not_served(&self, table: &Table, partition: &Partition, described: &str) -> Error {
-        let name = &table.name;
-        let holders: Vec<String> = partition
-            .owners
-            .iter()
-            .map(|id| match self.state.executors.get(id) {
-                Some(e) if e.liveness == Liveness::Up => match e.hindered.get(&partition.id) {
-                    Some(reason) => format!("executor {} cannot serve it: {reason}", e.url),
-                    None => format!("executor {} is still loading it", e.url),
-                },
-                Some(e) => format!("executor {} is down", e.url),
-                None => format!("executor {id} is gone"),
-            })
-            .collect();
-        let why = if holders.is_empty() { "no executor holds it".to_owned() } else { holders.join(", ") };
-        Error::unavailable(format!(
-            "table {name}: partition {} ({described}) cannot be read now: {why}; try again",
-            partition.id
-        ))
+        let place = format!("table {}: partition {} ({described})", table.name, partition.id);
+        let mut damaged = !partition.owners.is_empty();
+        let mut holders = Vec::with_capacity(partition.owners.len());
+        for id in &partition.owners {
+            let executor = self.state.executors.get(id);
+            let hindrance = executor
+                .filter(|e| e.liveness == Liveness::Up)
+                .and_then(|e| e.hindered.get(&partition.id))
+                .map(|reason| Error::from_text(reason, ErrorKind::Unavailable));
+            damaged &= hindrance.as_ref().is_some_and(|h| h.kind == ErrorKind::Corrupt);
+            holders.push(match (executor, hindrance) {
+                (Some(e), Some(hindrance)) => format!("executor {} cannot serve it: {}", e.url, hindrance.message),
+                (Some(e), None) if e.liveness == Liveness::Up => format!("executor {} is still loading it", e.url),
+                (Some(e), None) => format!("executor {} is down", e.url),
+                (None, _) => format!("executor {id} is gone"),
+            });
+        }
+        let why = holders.join(", ");
+        if damaged {
+            // Waiting mends nothing.
+            return Error::corrupt(format!("{place} is damaged: {why}"));
+        }
+        let why = if holders.is_empty() { "no executor holds it" } else { &why };
+        Error::unavailable(format!("{place} cannot be read now: {why}; try again"))
     }
 }

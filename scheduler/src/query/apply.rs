@@ -17,9 +17,12 @@ use datafusion::{
         listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl},
         provider_as_source,
     },
+    error::DataFusionError,
     execution::SessionState,
     logical_expr::{LogicalPlan, LogicalPlanBuilder},
+    object_store::ObjectMeta,
 };
+use futures::TryStreamExt;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -145,8 +148,10 @@ impl<'a> Applier<'a> {
                 let table = existing(&state, name)?;
                 let source = listing(&attempt, spec).await?;
                 let plan = matched(source, &table)?;
+                let place = &spec.source.from;
                 let (writer, caller) = (self.engine.writer(), Caller::default());
-                writer.write(&attempt, &state, &table, plan, WriteKind::Refresh, &caller).await
+                let loaded = writer.write(&attempt, &state, &table, plan, WriteKind::Refresh, &caller).await;
+                loaded.map_err(|e| e.context(&format!("loading {place}")))
             })
             .await
     }
@@ -197,9 +202,56 @@ async fn listing(attempt: &Attempt, spec: &DatasetSpec) -> Result<Arc<dyn TableP
     let place = spec.source.from.to_string();
     let url = listing_url(&spec.source.from)?;
     let options = listing_options(&spec.source);
-    refuse_empty(&session, &url, &options, &place).await?;
-    let config = ListingTableConfig::new(url).with_listing_options(options).infer_schema(&session).await?;
-    Ok(Arc::new(ListingTable::try_new(config)?))
+    let unreadable = |e: DataFusionError| Error::from(e).context(&format!("{place} cannot be read"));
+    let files = files(&session, &url, &options).await.map_err(unreadable)?;
+    // A typing error in a path must not load as an empty table.
+    if files.is_empty() {
+        return Err(Error::not_found(format!(
+            "{place} holds no file ending in `{}`; check the path, and end a folder with `/`",
+            options.file_extension
+        )));
+    }
+    let config = ListingTableConfig::new(url.clone()).with_listing_options(options.clone());
+    match config.infer_schema(&session).await {
+        Ok(config) => Ok(Arc::new(ListingTable::try_new(config)?)),
+        Err(error) => Err(unreadable_file(&session, &url, &options, &files, &place, error).await),
+    }
+}
+
+/// The files of a place.
+async fn files(
+    session: &SessionState,
+    url: &ListingTableUrl,
+    options: &ListingOptions,
+) -> Result<Vec<ObjectMeta>, DataFusionError> {
+    let store = datafusion::catalog::Session::runtime_env(session).object_store(url.object_store())?;
+    url.list_all_files(session, store.as_ref(), &options.file_extension).await?.try_collect().await
+}
+
+/// Names the first file whose columns cannot be told; if there is none, the files do not go together.
+async fn unreadable_file(
+    session: &SessionState,
+    url: &ListingTableUrl,
+    options: &ListingOptions,
+    files: &[ObjectMeta],
+    place: &str,
+    together: DataFusionError,
+) -> Error {
+    let Ok(store) = datafusion::catalog::Session::runtime_env(session).object_store(url.object_store()) else {
+        return together.into();
+    };
+    for file in files {
+        if let Err(error) = options.format.infer_schema(session, &store, std::slice::from_ref(file)).await {
+            let file = &file.location;
+            return Error::from(error)
+                .context(&format!("file {file} of {place} is no readable {}", extension(options)));
+        }
+    }
+    Error::from(together).context(&format!("the files of {place} do not go together"))
+}
+
+fn extension(options: &ListingOptions) -> String {
+    options.format.get_ext().trim_start_matches('.').to_uppercase()
 }
 
 /// The place, its glob apart: the library reads globs in local paths only.
@@ -216,25 +268,6 @@ fn listing_url(from: &Location) -> Result<ListingTableUrl> {
     let url = Url::parse(&format!("s3://{bucket}/{prefix}")).map_err(|e| Error::invalid(format!("{from}: {e}")))?;
     let url = ListingTableUrl::try_new(url, None)?;
     Ok(if pattern.is_empty() { url } else { url.with_glob(pattern)? })
-}
-
-/// A typing error in a path must not load as an empty table.
-async fn refuse_empty(
-    session: &SessionState,
-    url: &ListingTableUrl,
-    options: &ListingOptions,
-    place: &str,
-) -> Result<()> {
-    use futures::TryStreamExt;
-    let store = datafusion::catalog::Session::runtime_env(session).object_store(url.object_store())?;
-    let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
-    if files.try_next().await?.is_some() {
-        return Ok(());
-    }
-    Err(Error::not_found(format!(
-        "{place} holds no file ending in `{}`; check the path, and end a folder with `/`",
-        options.file_extension
-    )))
 }
 
 fn listing_options(source: &SourceSpec) -> ListingOptions {

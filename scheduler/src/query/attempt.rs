@@ -22,10 +22,11 @@ use futures::{TryStreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use url::Url;
 
+use super::names;
 use crate::planner::{
     gather, guard, pace, recursion,
     refusal::{PlanError, PlanResult},
-    subqueries,
+    single_row, subqueries,
 };
 
 /// A session that sees one state of the cluster.
@@ -65,7 +66,7 @@ impl Attempt {
     /// The statement is wrong or does not fit the parameters.
     pub async fn logical(&self, statement: DfStatement, parameters: Option<&RecordBatch>) -> Result<LogicalPlan> {
         let plan = self.session.statement_to_plan(statement).await?;
-        bind(plan, parameters)
+        bind(single_row::rewrite(plan)?, parameters)
     }
 
     /// Columns of the plan's rows: those after type coercion, which decides for instance what a `UNION` of two integer
@@ -80,7 +81,7 @@ impl Attempt {
         let folded = folding.optimize(analyzed, &self.session, |_, _| {})?;
         // Nodes keep the schema they were made with until they are told to look again.
         let folded = folded.transform_up(|node| node.recompute_schema().map(Transformed::yes)).data()?;
-        Ok(Arc::new(folded.schema().as_arrow().clone()))
+        Ok(names::shown(folded.schema().as_arrow()))
     }
 
     /// The distributed plan, checked by the guard. Runs what has to be run first: scalar subqueries and the tables of

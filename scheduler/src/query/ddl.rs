@@ -6,7 +6,10 @@ use ancho_common::{
     ids::TableId,
     partition::{PartitionSpec, Partitioner},
 };
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use arrow::{
+    datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef},
+    record_batch::RecordBatch,
+};
 use datafusion::{
     common::{Constraint, TableReference},
     execution::SessionState,
@@ -17,8 +20,12 @@ use datafusion::{
     sql::parser::Statement as DfStatement,
 };
 
+use super::attempt::bind;
 use crate::{
-    planner::catalog::{CATALOG, DEFAULT_SCHEMA},
+    planner::{
+        catalog::{CATALOG, DEFAULT_SCHEMA},
+        single_row,
+    },
     state::{Command, Dataset, NewPartition, NewTable, Schema, TableName},
 };
 
@@ -31,11 +38,15 @@ pub struct CreateRequest {
     pub query: Option<LogicalPlan>,
 }
 
-/// Understands a `CREATE TABLE`.
+/// Understands a `CREATE TABLE`, whose query may have parameters: their types decide those of the columns.
 ///
 /// # Errors
 /// `Invalid` or `Unsupported`, naming the clause, column or expression at fault.
-pub async fn create_request(session: &SessionState, mut create: CreateTable) -> Result<CreateRequest> {
+pub async fn create_request(
+    session: &SessionState,
+    mut create: CreateTable,
+    parameters: Option<&RecordBatch>,
+) -> Result<CreateRequest> {
     refuse_unsupported(&create)?;
     if create.or_replace && create.query.is_some() {
         // The old rows would be gone before the new ones are there.
@@ -54,14 +65,15 @@ pub async fn create_request(session: &SessionState, mut create: CreateTable) -> 
     if let Some((column, _)) = create.column_defaults.first() {
         return Err(Error::unsupported(format!("column {column}: DEFAULT is not offered; give the value in INSERT")));
     }
-    let declared = create.input.schema().as_arrow().clone();
+    let input = bind(single_row::rewrite(create.input.as_ref().clone())?, parameters)?;
+    let declared = input.schema().as_arrow().clone();
     let schema = stored_schema(&declared, has_query);
     let primary_key = primary_key(&create.constraints, &schema)?;
     let name = table_name(&create.name)?;
     let table = new_table(name, schema, partition_by, primary_key, params)?;
     let table =
         NewTable { if_not_exists: create.if_not_exists, or_replace: create.or_replace, loading: has_query, ..table };
-    Ok(CreateRequest { table, query: has_query.then(|| create.input.as_ref().clone()) })
+    Ok(CreateRequest { table, query: has_query.then_some(input) })
 }
 
 /// A table with the partitions that are known beforehand.

@@ -181,7 +181,7 @@ impl QueryEngine {
     ) -> Result<u64> {
         let state = self.node.linearizable().await?;
         let attempt = self.attempt(&state, PlanOptions::default())?;
-        let request = ddl::create_request(attempt.session(), create.clone()).await?;
+        let request = ddl::create_request(attempt.session(), create.clone(), parameters).await?;
         let name = request.table.name.clone();
         let outcome = propose(&self.node, Command::CreateTable(Box::new(request.table))).await?;
         let (_, created) = ddl::created(&outcome)?;
@@ -198,10 +198,9 @@ impl QueryEngine {
                 let name = &name;
                 async move {
                     // Planned again: what the query reads may have changed or moved since.
-                    let request = ddl::create_request(attempt.session(), create.clone()).await?;
+                    let request = ddl::create_request(attempt.session(), create.clone(), parameters).await?;
                     let query = request.query.ok_or_else(|| Error::internal("the query of a table went away"))?;
                     let table = existing(&state, name)?;
-                    let query = bind(query, parameters)?;
                     self.writer.write(&attempt, &state, &table, query, WriteKind::Fill, caller).await
                 }
             })
@@ -310,7 +309,7 @@ impl SqlService for QueryEngine {
                 (none, parameter_schema(&plan)?)
             }
             Statement::CreateTable(create) => {
-                let request = ddl::create_request(attempt.session(), create.as_ref().clone()).await?;
+                let request = ddl::create_request(attempt.session(), create.as_ref().clone(), None).await?;
                 let wanted = request.query.as_ref().map(parameter_schema).transpose()?;
                 (Arc::clone(&none), wanted.unwrap_or(none))
             }

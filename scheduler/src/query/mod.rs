@@ -4,6 +4,7 @@
 //! * [`engine`] – the service behind the front ends
 //! * [`computed`] – the same, on threads apart from those of the network
 //! * [`attempt`] – one try at planning and running a query on one view of the cluster
+//! * [`names`] – result columns of one name
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`explain`] – the distributed plan as text
@@ -19,6 +20,7 @@ pub mod computed;
 pub mod ddl;
 pub mod engine;
 pub mod explain;
+pub mod names;
 pub mod recent;
 pub mod retry;
 pub mod statement;

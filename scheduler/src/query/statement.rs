@@ -1,10 +1,14 @@
 //! What a text asks for.
-use ancho_common::error::{Error, Result};
+use ancho_common::{
+    error::{Error, Result},
+    exact::literals::mark_doubles,
+};
 use datafusion::{
     logical_expr::sqlparser::ast::{self, CreateTable, Statement as Sql},
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
+use super::names::mark_duplicates;
 use crate::frontend::service::StatementKind;
 
 /// A statement, sorted by what runs it.
@@ -69,13 +73,28 @@ impl Statement {
 
     fn classify_sql(sql: Sql) -> Result<Self> {
         match sql {
-            Sql::CreateTable(create) => Ok(Self::CreateTable(Box::new(create))),
+            Sql::CreateTable(mut create) => {
+                if let Some(query) = &mut create.query {
+                    mark_doubles(query);
+                }
+                Ok(Self::CreateTable(Box::new(create)))
+            }
             Sql::Drop { object_type: ast::ObjectType::Table, if_exists, names, .. } => {
                 Ok(Self::DropTable { names, if_exists })
             }
-            insert @ Sql::Insert(_) => Ok(Self::Insert(DfStatement::Statement(Box::new(insert)))),
-            query @ (Sql::Query(_)
-            | Sql::ShowTables { .. }
+            Sql::Insert(mut insert) => {
+                if let Some(query) = &mut insert.source {
+                    mark_doubles(query);
+                    mark_duplicates(query);
+                }
+                Ok(Self::Insert(DfStatement::Statement(Box::new(Sql::Insert(insert)))))
+            }
+            Sql::Query(mut query) => {
+                mark_doubles(&mut query);
+                mark_duplicates(&mut query);
+                Ok(Self::Query(DfStatement::Statement(Box::new(Sql::Query(query)))))
+            }
+            query @ (Sql::ShowTables { .. }
             | Sql::ShowColumns { .. }
             | Sql::ShowVariable { .. }
             | Sql::ShowFunctions { .. }

@@ -18,7 +18,13 @@ use ancho_proto::v1::{
     DiscardRequest, PublishPartition, PublishRequest, SealPartition, SealReply, SealRequest,
     executor_client::ExecutorClient,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder};
+use datafusion::{
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder},
+};
 use futures::future::{join_all, try_join_all};
 
 use super::{assigner::propose, attempt::Attempt};
@@ -203,6 +209,7 @@ fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
 
 /// The input with exactly the table's column types, in its order.
 fn fitted(input: LogicalPlan, table: &Table) -> Result<LogicalPlan> {
+    let input = with_nullable_values(input)?;
     let wanted = &table.schema.0;
     let schema = Arc::clone(input.schema());
     if schema.fields().len() != wanted.fields().len() {
@@ -229,6 +236,21 @@ fn fitted(input: LogicalPlan, table: &Table) -> Result<LogicalPlan> {
         return Ok(input);
     }
     Ok(LogicalPlanBuilder::from(input).project(columns)?.build()?)
+}
+
+/// Lets lists of values hold NULL in any column. The planner gives them the nullability of the table's columns under
+/// names of their own, and would refuse a NULL in the name of `column1`.
+fn with_nullable_values(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up(|node| {
+        let LogicalPlan::Values(mut values) = node else { return node.recompute_schema().map(Transformed::yes) };
+        let schema = &values.schema;
+        let fields = schema
+            .iter()
+            .map(|(qualifier, field)| (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true))));
+        values.schema = Arc::new(DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?);
+        Ok(Transformed::yes(LogicalPlan::Values(values)))
+    });
+    Ok(rewritten.data()?)
 }
 
 /// Sums what all senders sent to each partition.

@@ -1,7 +1,10 @@
 //! Waiting for the replicated state to get somewhere.
 use std::sync::Arc;
 
-use ancho_common::{error::Error, ids::TableId};
+use ancho_common::{
+    error::{Error, ErrorKind},
+    ids::TableId,
+};
 use tokio::{sync::watch, time::Instant};
 
 use crate::state::{ClusterState, Partition, Table};
@@ -85,7 +88,12 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
         Some(owner) => match state.live_executors().find(|e| e.id == *owner) {
             None => format!("is owned by executor {owner}, which is down; start it again"),
             Some(executor) => match executor.hindered.get(&partition.id) {
-                Some(reason) => format!("is not served: executor {owner} cannot serve it: {reason}"),
+                Some(reason) => {
+                    let hindrance = Error::from_text(reason, ErrorKind::Unavailable);
+                    let message = hindrance.message;
+                    let text = format!("{place} is not served: executor {owner} cannot serve it: {message}");
+                    return Error::new(hindrance.kind, text);
+                }
                 None => format!("is still being loaded by executor {owner}; try again"),
             },
         },
@@ -97,10 +105,7 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use ancho_common::{
-        error::ErrorKind,
-        ids::{PartitionId, RequestId},
-    };
+    use ancho_common::ids::{PartitionId, RequestId};
 
     use super::*;
     use crate::state::{

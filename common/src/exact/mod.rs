@@ -1,0 +1,47 @@
+//! Arithmetic that is exact or fails.
+//!
+//! The engine's own operators and `sum` compute with integers that wrap around: a total that does not fit comes out as
+//! some other number. Here it is an error of kind [`OutOfRange`](crate::error::ErrorKind::OutOfRange).
+//!
+//! * [`sum`] adds in 128 bits and checks the final total only, so that its outcome does not depend on how rows are
+//!   spread over tasks.
+//! * [`rule`] puts the functions of [`operators`] in place of `+`, `-`, `*` and negation of integers, once types are
+//!   known. Functions travel to executors by name; a flag on the engine's operator would be lost on the way.
+//! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
+//! * [`literals`] decides which numbers of a statement are decimals.
+pub mod literals;
+pub mod only_value;
+pub mod operators;
+pub mod rule;
+pub mod sum;
+
+use std::sync::Arc;
+
+use datafusion::{
+    config::ConfigOptions,
+    logical_expr::{AggregateUDF, ScalarUDF},
+    optimizer::AnalyzerRule,
+};
+
+/// Scalar functions that plans of any session refer to.
+#[must_use]
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    operators::Operation::ALL.into_iter().map(operators::function).chain([only_value::only_value()]).collect()
+}
+
+/// Aggregates that stand in for the engine's.
+#[must_use]
+pub fn aggregates() -> Vec<Arc<AggregateUDF>> {
+    vec![sum::checked_sum()]
+}
+
+/// Rules for a session that plans, after the engine's own.
+#[must_use]
+pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    vec![Arc::new(rule::ExactArithmetic)]
+}
+
+/// Options of a session that plans.
+pub fn configure(options: &mut ConfigOptions) {
+    options.sql_parser.parse_float_as_decimal = true;
+}
