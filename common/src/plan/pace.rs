@@ -5,9 +5,9 @@
 //! after a number of batches from its *leaves*, which says nothing about joins: one batch can meet millions of rows, and a
 //! filter over the pairs can swallow all of them. So there are two kinds of [`PacedExec`]:
 //!
-//! * [`Pace::Turns`] stands above a join or a leaf and returns to the runtime after [`TURN`];
-//! * [`Pace::Slices`] stands between a join and its probe side and hands its rows on in slices, as many rows at a time as
-//!   the join works off in about [`SLICE`]. How long it took is measured: the node above the join counts the time that
+//! * [`Pace::Turns`] stands above an operator that works long, and above leaves, and returns to the runtime after [`TURN`];
+//! * [`Pace::Slices`] stands below such an operator (at the probe side of a join) and hands rows on in slices, as many at
+//!   a time as it works off in about [`SLICE`]. How long it took is measured: the node above the operator counts the time that
 //!   it spends inside, so that waiting for a slow consumer does not look like work. It returns to the runtime, too, since
 //!   a join may swallow slice after slice.
 use std::{
@@ -40,8 +40,9 @@ const TURN: Duration = Duration::from_millis(10);
 /// Time that a join should take for one slice.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Rows of the first slice, before anything was measured: a row may meet millions of others.
-const FIRST_ROWS: usize = 16;
+/// Rows of the first slice, before anything was measured: a row may meet millions of others. The work on one row is what
+/// cannot be broken up.
+const FIRST_ROWS: usize = 1;
 
 /// Most rows of a slice; no operator makes larger batches.
 const MOST_ROWS: usize = 1 << 20;
@@ -273,13 +274,15 @@ impl Stream for InSlices {
                 other => return Poll::Ready(other),
             },
         };
-        let slice = if batch.num_rows() > self.size {
+        // Without a measure, in a task of its own, nothing is known of the consumer.
+        let measured = Work::so_far();
+        let slice = if measured.is_some() && batch.num_rows() > self.size {
             self.rest = Some(batch.slice(self.size, batch.num_rows() - self.size));
             batch.slice(0, self.size)
         } else {
             batch
         };
-        self.sent = Work::so_far().map(|before| (slice.num_rows(), before));
+        self.sent = measured.map(|before| (slice.num_rows(), before));
         Poll::Ready(Some(Ok(slice)))
     }
 }
@@ -354,7 +357,7 @@ mod tests {
             std::thread::sleep(SLICE * 2);
         }
         assert_eq!(sizes.iter().sum::<usize>(), 100_000 + 2 * 8192);
-        assert_eq!(sizes[..3], [16, 64, 256]);
+        assert_eq!(sizes[..4], [1, 4, 16, 64]);
         assert_eq!(sizes[sizes.len() - 2..], [8192, 8192]);
     }
 

@@ -33,7 +33,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     host::{HostExtension, LocalScan, ScanHost, ScanPartition},
-    pace,
+    pacing::pace,
 };
 use crate::{error::Error, ids::TableId};
 
@@ -432,8 +432,8 @@ impl ExecutionPlan for CayenneScanExec {
         let request = self.request(variant);
         let local = Arc::clone(&self.local);
         let opened = async move {
-            let plan =
-                local.get_or_try_init(|| async { host.scan(request).await }).await.map_err(DataFusionError::from)?;
+            let open = || async { Ok::<_, DataFusionError>(pace(host.scan(request).await?)?) };
+            let plan = local.get_or_try_init(open).await?;
             plan.execute(stream, context)
         };
         let rows = futures::stream::once(opened).try_flatten().map(move |batch| {
@@ -444,7 +444,7 @@ impl ExecutionPlan for CayenneScanExec {
             }
             batch
         });
-        Ok(pace::in_turns(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows))))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -10,7 +10,6 @@
 //! * [`colocate`] – joins and aggregates of tables bucketed alike, without a shuffle
 //! * [`handlers`] – task counts, variants and routing for the distribution library
 //! * [`gather`] – plans that run in one piece, above scans on the owners
-//! * [`pace`] – operators that would hold a thread for long are broken up
 //! * [`guard`] – refuses a plan that would not read each partition exactly once, on its owner
 //! * [`write`] – the logical and physical ends of a write
 pub mod catalog;
@@ -18,7 +17,6 @@ pub mod colocate;
 pub mod gather;
 pub mod guard;
 pub mod handlers;
-pub mod pace;
 pub mod pushdown;
 pub mod recursion;
 pub mod session;

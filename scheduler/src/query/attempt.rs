@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use ancho_common::{
     error::{Error, ErrorKind, Result},
     ids::PartitionId,
-    plan::scan::PlacedPartition,
+    plan::{pacing::pace, scan::PlacedPartition},
 };
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
@@ -22,7 +22,7 @@ use futures::{TryStreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use url::Url;
 
-use crate::planner::{gather, guard, pace, recursion, subqueries};
+use crate::planner::{gather, guard, recursion, subqueries};
 
 /// A session that sees one state of the cluster.
 pub struct Attempt {
@@ -90,7 +90,7 @@ impl Attempt {
         let plan = self.session.optimize(&plan)?;
         let plan = self.gather_recursive(plan).await?;
         let physical = self.session.query_planner().create_physical_plan(&plan, &self.session).await?;
-        let physical = pace::pace(physical)?;
+        let physical = pace(physical)?;
         guard::check(&physical)?;
         let reads = guard::scans(&physical).into_iter().flat_map(|source| {
             let table = source.table.clone();
