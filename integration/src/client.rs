@@ -136,6 +136,14 @@ impl Client {
         Ok(Self { url: url.to_owned(), inner: FlightSqlServiceClient::new(endpoint.connect_lazy()) })
     }
 
+    /// The same connection, with a gRPC deadline in every call that only the server keeps.
+    #[must_use]
+    pub fn with_server_deadline(&self, time: Duration) -> Self {
+        let mut client = self.clone();
+        client.inner.set_header("grpc-timeout", format!("{}m", time.as_millis()));
+        client
+    }
+
     /// The URL it was made with.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -16,7 +16,7 @@ use std::{cell::RefCell, fmt, sync::Arc};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
-pub use self::service::OnCompute;
+pub use self::service::{OnCompute, end_of_call};
 use crate::error::{Error, Result};
 
 /// Stack of a thread that may plan a query, in bytes: planning recurses with the depth of the statement.

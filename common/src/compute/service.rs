@@ -2,13 +2,27 @@
 use std::{
     convert::Infallible,
     mem,
+    pin::Pin,
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
+use http_body::{Body as HttpBody, Frame};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Status, body::Body, codegen::Service, server::NamedService};
 
 use super::Compute;
+
+tokio::task_local! {
+    static CALL: CancellationToken;
+}
+
+/// Cancelled when the call that this task handles is over: its answer was sent whole, or is not wanted any more.
+#[must_use]
+pub fn end_of_call() -> Option<CancellationToken> {
+    CALL.try_with(Clone::clone).ok()
+}
 
 /// Runs the calls of `S` on the compute runtime, and with them whatever tasks they start. Messages are read from and
 /// written to the connection on the network runtime. A call whose client goes away is ended.
@@ -47,10 +61,36 @@ where
         // The one that was polled ready is the one to call.
         let other = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, other);
-        let work = self.compute.run(async move {
+        let over = CancellationToken::new();
+        let guard = over.clone().drop_guard();
+        let work = self.compute.run(CALL.scope(over, async move {
             let Ok(response) = ready.call(request).await;
             Ok(response)
-        });
-        Box::pin(async move { Ok(work.await.unwrap_or_else(|error| Status::from(error).into_http())) })
+        }));
+        Box::pin(async move {
+            Ok(match work.await {
+                Ok(response) => response.map(|body| Body::new(Answer { body, _guard: guard })),
+                Err(error) => Status::from(error).into_http(),
+            })
+        })
+    }
+}
+
+/// The answer to a call, which is over when this is dropped.
+struct Answer {
+    body: Body,
+    _guard: DropGuard,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }

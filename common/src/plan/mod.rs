@@ -2,7 +2,7 @@
 //!
 //! * [`scan`] – the leaf of every query: partitions pinned to their owners
 //! * [`write`] – routes rows to the owners of their partitions
-//! * [`pace`] – keeps operators from holding a thread for long
+//! * [`pace`], [`pacing`] – what keeps operators from holding a thread for long, and where it goes
 //! * [`codec`] – all three, as bytes
 //! * [`host`] – what an executor offers to the leaf
 //! * [`router`] – the sending side of a write
@@ -12,6 +12,7 @@ pub mod channels;
 pub mod codec;
 pub mod host;
 pub mod pace;
+pub mod pacing;
 pub mod router;
 pub mod scan;
 pub mod session;

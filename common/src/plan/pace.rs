@@ -5,9 +5,11 @@
 //! after a number of batches from its *leaves*, which says nothing about joins: one batch can meet millions of rows, and a
 //! filter over the pairs can swallow all of them. So there are two kinds of [`PacedExec`]:
 //!
-//! * [`Pace::Turns`] stands above a join or a leaf and returns to the runtime after [`TURN`];
-//! * [`Pace::Slices`] stands between a join and its probe side and hands its rows on in slices, as many rows at a time as
-//!   the join works off in about [`SLICE`]. How long it took is measured: the node above the join counts the time that
+//! * [`Pace::Turns`] stands above an operator that works long, and above leaves, and returns to the runtime after
+//!   [`TURN`]. It ends with an error when its task has ended: the library keeps a task's plan a while longer, and with it
+//!   what feeds a shuffle;
+//! * [`Pace::Slices`] stands below such an operator (at the probe side of a join) and hands rows on in slices, as many at
+//!   a time as it works off in about [`SLICE`]. How long it took is measured: the node above the operator counts the time that
 //!   it spends inside, so that waiting for a slow consumer does not look like work. It returns to the runtime, too, since
 //!   a join may swallow slice after slice.
 use std::{
@@ -33,6 +35,9 @@ use datafusion::{
 };
 use futures::{Stream, StreamExt};
 use metrics::gauge;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::error::{Error, ErrorKind};
 
 /// Longest time between two returns to the runtime, as far as the operators below let it.
 const TURN: Duration = Duration::from_millis(10);
@@ -40,8 +45,9 @@ const TURN: Duration = Duration::from_millis(10);
 /// Time that a join should take for one slice.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Rows of the first slice, before anything was measured: a row may meet millions of others.
-const FIRST_ROWS: usize = 16;
+/// Rows of the first slice, before anything was measured: a row may meet millions of others. The work on one row is what
+/// cannot be broken up.
+const FIRST_ROWS: usize = 1;
 
 /// Most rows of a slice; no operator makes larger batches.
 const MOST_ROWS: usize = 1 << 20;
@@ -121,9 +127,12 @@ impl ExecutionPlan for PacedExec {
     }
 
     fn execute(&self, stream: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = self.input.execute(stream, context)?;
+        let rows = self.input.execute(stream, Arc::clone(&context))?;
         Ok(match self.pace {
-            Pace::Turns => in_turns(rows),
+            Pace::Turns => {
+                let end = context.session_config().get_extension::<EndOfTask>();
+                in_turns(rows, end.map(|end| end.0.clone()))
+            }
             Pace::Slices => Box::pin(InSlices { rows, rest: None, size: FIRST_ROWS, sent: None }),
         })
     }
@@ -145,11 +154,29 @@ impl ExecutionPlan for PacedExec {
     }
 }
 
-/// The rows, with returns to the runtime in time.
-#[must_use]
-pub fn in_turns(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    gauge!(OPEN_STREAMS).increment(1.0);
-    Box::pin(InTurns { rows, turn: None, worked: Duration::ZERO })
+/// In the session of a task: cancelled when nobody waits for the task any more.
+#[derive(Debug)]
+pub struct EndOfTask(pub CancellationToken);
+
+fn in_turns(rows: SendableRecordBatchStream, end: Option<CancellationToken>) -> SendableRecordBatchStream {
+    let end = end.map(|end| Box::pin(end.cancelled_owned()));
+    Box::pin(InTurns { rows, turn: None, worked: Duration::ZERO, end, open: None })
+}
+
+/// Counts in [`OPEN_STREAMS`] for as long as it lives.
+struct Open;
+
+impl Open {
+    fn new() -> Self {
+        gauge!(OPEN_STREAMS).increment(1.0);
+        Self
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        gauge!(OPEN_STREAMS).decrement(1.0);
+    }
 }
 
 thread_local! {
@@ -182,6 +209,10 @@ struct InTurns {
     turn: Option<Instant>,
     /// Time spent inside so far.
     worked: Duration,
+    /// The end of the task, if it has one that is known.
+    end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// From the first poll to the last row.
+    open: Option<Open>,
 }
 
 impl Stream for InTurns {
@@ -198,12 +229,21 @@ impl Stream for InTurns {
             Some(_) => {}
             None => self.turn = Some(now),
         }
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(context).is_ready()
+        {
+            self.open = None;
+            return Poll::Ready(Some(Err(abandoned())));
+        }
+        self.open.get_or_insert_with(Open::new);
         let outer = WORK.replace(Some(Work { before: self.worked, since: now }));
         let polled = self.rows.poll_next_unpin(context);
         WORK.set(outer);
         self.worked += now.elapsed();
-        if polled.is_pending() {
-            self.turn = None;
+        match &polled {
+            Poll::Pending => self.turn = None,
+            Poll::Ready(None) => self.open = None,
+            Poll::Ready(Some(_)) => {}
         }
         polled
     }
@@ -219,10 +259,8 @@ impl RecordBatchStream for InTurns {
     }
 }
 
-impl Drop for InTurns {
-    fn drop(&mut self) {
-        gauge!(OPEN_STREAMS).decrement(1.0);
-    }
+fn abandoned() -> DataFusionError {
+    Error::new(ErrorKind::Cancelled, "the statement has ended").into()
 }
 
 struct InSlices {
@@ -273,13 +311,15 @@ impl Stream for InSlices {
                 other => return Poll::Ready(other),
             },
         };
-        let slice = if batch.num_rows() > self.size {
+        // Without a measure, in a task of its own, nothing is known of the consumer.
+        let measured = Work::so_far();
+        let slice = if measured.is_some() && batch.num_rows() > self.size {
             self.rest = Some(batch.slice(self.size, batch.num_rows() - self.size));
             batch.slice(0, self.size)
         } else {
             batch
         };
-        self.sent = Work::so_far().map(|before| (slice.num_rows(), before));
+        self.sent = measured.map(|before| (slice.num_rows(), before));
         Poll::Ready(Some(Ok(slice)))
     }
 }
@@ -336,7 +376,7 @@ mod tests {
 
     #[tokio::test]
     async fn slices_shrink_for_a_slow_consumer_and_nothing_is_lost() {
-        let rows = in_turns(slow(sliced(numbers(&[100, 0, 100])), Duration::from_millis(4)));
+        let rows = in_turns(slow(sliced(numbers(&[100, 0, 100])), Duration::from_millis(4)), None);
         let batches: Vec<RecordBatch> = rows.try_collect().await.unwrap();
         assert_eq!(values(&batches), (0..200).collect::<Vec<_>>());
         let sizes: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
@@ -346,7 +386,7 @@ mod tests {
 
     #[tokio::test]
     async fn slices_grow_for_a_fast_consumer_and_time_outside_of_it_does_not_count() {
-        let mut rows = in_turns(sliced(numbers(&[100_000, 8192, 8192])));
+        let mut rows = in_turns(sliced(numbers(&[100_000, 8192, 8192])), None);
         let mut sizes = Vec::new();
         while let Some(batch) = rows.try_next().await.unwrap() {
             sizes.push(batch.num_rows());
@@ -354,13 +394,13 @@ mod tests {
             std::thread::sleep(SLICE * 2);
         }
         assert_eq!(sizes.iter().sum::<usize>(), 100_000 + 2 * 8192);
-        assert_eq!(sizes[..3], [16, 64, 256]);
+        assert_eq!(sizes[..4], [1, 4, 16, 64]);
         assert_eq!(sizes[sizes.len() - 2..], [8192, 8192]);
     }
 
     #[tokio::test]
     async fn a_turn_ends_although_rows_are_always_ready() {
-        let mut rows = in_turns(slow(numbers(&[1; 50]), TURN / 2));
+        let mut rows = in_turns(slow(numbers(&[1; 50]), TURN / 2), None);
         let mut returned = 0;
         let mut received = 0;
         loop {
@@ -377,12 +417,26 @@ mod tests {
     #[tokio::test]
     async fn a_turn_ends_although_the_consumer_swallows_every_row() {
         let swallowed = slow(sliced(numbers(&[200])), TURN / 50).try_filter(|_| std::future::ready(false));
-        let mut rows = in_turns(Box::pin(RecordBatchStreamAdapter::new(numbers(&[]).schema(), swallowed)));
+        let mut rows = in_turns(Box::pin(RecordBatchStreamAdapter::new(numbers(&[]).schema(), swallowed)), None);
         let mut returned = 0;
         while rows.next().now_or_never().is_none() {
             returned += 1;
         }
         assert!(returned >= 2, "{returned}");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_task_ends_what_waits_and_what_has_rows() {
+        let end = CancellationToken::new();
+        let waiting = RecordBatchStreamAdapter::new(numbers(&[]).schema(), stream::pending());
+        let mut rows = in_turns(Box::pin(waiting), Some(end.clone()));
+        let last = tokio::spawn(async move { rows.next().await });
+        tokio::task::yield_now().await;
+        end.cancel();
+        let error = Error::from(last.await.unwrap().unwrap().unwrap_err());
+        assert_eq!(error.kind, ErrorKind::Cancelled);
+        let mut rows = in_turns(numbers(&[1; 1000]), Some(end));
+        assert!(rows.next().await.unwrap().is_err());
     }
 
     #[test]

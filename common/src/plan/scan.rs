@@ -39,7 +39,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     host::{HostExtension, LocalScan, ScanHost, ScanPartition},
-    pace,
+    pacing::pace,
 };
 use crate::{error::Error, ids::TableId};
 
@@ -469,8 +469,8 @@ impl ExecutionPlan for CayenneScanExec {
         let local = Arc::clone(&self.local);
         let (opener, table) = (Arc::clone(&host), self.source.table.clone());
         let opened = async move {
-            let plan =
-                local.get_or_try_init(|| async { opener.scan(request).await }).await.map_err(DataFusionError::from)?;
+            let open = || async { Ok::<_, DataFusionError>(pace(opener.scan(request).await?)?) };
+            let plan = local.get_or_try_init(open).await?;
             plan.execute(stream, context)
         };
         let rows = futures::stream::once(opened).try_flatten().map(move |batch| {
@@ -480,7 +480,7 @@ impl ExecutionPlan for CayenneScanExec {
             bytes.add(batch.get_array_memory_size());
             Ok(batch)
         });
-        Ok(pace::in_turns(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows))))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

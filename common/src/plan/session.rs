@@ -19,9 +19,11 @@ use super::{
     channels::Channels,
     codec::AnchoCodec,
     host::{HostExtension, ScanHost},
+    pace::EndOfTask,
     router::{AssignerExtension, PartitionAssigner},
 };
 use crate::{
+    compute::end_of_call,
     error::{Error, Result},
     exact,
     object_stores::ObjectStores,
@@ -149,6 +151,9 @@ fn worker_session(context: WorkerQueryContext, parts: &WorkerParts) -> Result<Se
         let options: S3Options = serde_json::from_slice(value.as_bytes())
             .map_err(|e| Error::internal(format!("the S3 options of a query cannot be read: {e}")))?;
         builder = builder.with_runtime_env(runtime_with_s3(&parts.runtime, &options)?);
+    }
+    if let Some(end) = end_of_call() {
+        builder.config().get_or_insert_default().set_extension(Arc::new(EndOfTask(end)));
     }
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(functions::all());

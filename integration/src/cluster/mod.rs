@@ -3,6 +3,7 @@
 //! [`in_process`] runs all nodes in the test's process, over real sockets: quick to start and easy to debug.
 //! [`processes`] runs the `ancho` binary, so that nodes can be killed and paused.
 pub mod in_process;
+mod metrics;
 pub mod processes;
 
 use std::time::Duration;

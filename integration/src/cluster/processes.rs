@@ -18,7 +18,7 @@ use nix::{
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{leader, wait_serving};
+use super::{leader, metrics, wait_serving};
 use crate::{client::Client, ports::free_port, wait::wait_until};
 
 /// Longest time for one node to be ready after its start.
@@ -112,13 +112,14 @@ impl ProcessBuilder {
         for (index, ports) in ports.into_iter().enumerate() {
             let node = cluster.node(&binary, &format!("scheduler-{}", index + 1), &self.environment);
             let arguments = self.scheduler_arguments(index, &ports, &internal, &node.data_dir);
-            let node = Node { arguments, ..node };
+            let node = Node { arguments, metrics_port: ports.metrics, ..node };
             cluster.schedulers.push(SchedulerNode { node, ports });
         }
         for number in 1..=self.executors {
             let node = cluster.node(&binary, &format!("executor-{number}"), &self.environment);
-            let arguments = self.executor_arguments(free_port()?, &internal, &node.data_dir);
-            cluster.executors.push(Node { arguments, ..node });
+            let metrics_port = free_port()?;
+            let arguments = self.executor_arguments(free_port()?, metrics_port, &internal, &node.data_dir);
+            cluster.executors.push(Node { arguments, metrics_port, ..node });
         }
         for scheduler in &mut cluster.schedulers {
             scheduler.node.spawn()?;
@@ -156,13 +157,14 @@ impl ProcessBuilder {
         arguments
     }
 
-    fn executor_arguments(&self, port: u16, internal: &[String], data_dir: &Path) -> Vec<String> {
+    fn executor_arguments(&self, port: u16, metrics_port: u16, internal: &[String], data_dir: &Path) -> Vec<String> {
         let mut arguments = vec!["executor".to_owned()];
         let mut flag = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         flag("scheduler-address", internal.join(","));
         flag("data-dir", data_dir.display().to_string());
         flag("bind", "127.0.0.1".to_owned());
         flag("port", port.to_string());
+        flag("metrics-port", metrics_port.to_string());
         flag("streams", self.streams.to_string());
         arguments
     }
@@ -214,6 +216,7 @@ struct Node {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     data_dir: PathBuf,
+    metrics_port: u16,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -295,6 +298,7 @@ impl Processes {
             arguments: Vec::new(),
             environment: environment.to_vec(),
             data_dir: self.dir.path().join(name),
+            metrics_port: 0,
             log: self.logs.join(format!("{name}.log")),
             child: None,
         }
@@ -324,6 +328,32 @@ impl Processes {
     #[must_use]
     pub fn executor_dir(&self, executor: usize) -> &Path {
         &self.executors[executor].data_dir
+    }
+
+    /// The sum of a metric over all running nodes.
+    ///
+    /// # Errors
+    /// A node does not answer.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let nodes = self.schedulers.iter().map(|s| &s.node).chain(&self.executors);
+        let mut total = 0.0;
+        for port in nodes.filter(|n| n.child.is_some()).map(|n| n.metrics_port) {
+            let (status, text) = tokio::task::spawn_blocking(move || http_get(port, "/metrics")).await??;
+            ensure!(status == 200, "the metrics at port {port} answer {status}");
+            total += metrics::sum(&text, name);
+        }
+        Ok(total)
+    }
+
+    /// Asks an executor (from 0) to end (SIGTERM) and waits until it has.
+    ///
+    /// # Errors
+    /// It does not run, or does not end in time.
+    pub async fn stop_executor(&mut self, executor: usize) -> anyhow::Result<()> {
+        let node = &mut self.executors[executor];
+        node.signal(Signal::SIGTERM)?;
+        ensure!(node.ends_within(STOP_LIMIT).await?, "{} does not end:\n{}", node.name, tail(&node.log));
+        Ok(())
     }
 
     /// Kills a scheduler (from 0) with SIGKILL.

@@ -3,9 +3,11 @@
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
 //! * `loading` – datasets from files and from S3
 //! * `flight_sql_adbc` – the ADBC driver as a client
+//! * `abandoned` – statements whose client is gone, or whose time is over
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
 //! * `corpus_format` – the reader of the corpus
 //! * `tidy` – rules for the source tree
+mod abandoned;
 mod corpus_format;
 mod differential;
 mod executor_kill;

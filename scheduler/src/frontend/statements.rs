@@ -12,8 +12,8 @@ use futures::{
 };
 
 use super::{
-    caller::Caller,
     binding::{announced_parameters, fit_parameters},
+    caller::Caller,
     edge::{announced_schema, edge_stream},
     handle::StatementHandle,
     placeholders::number_placeholders,

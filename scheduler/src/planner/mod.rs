@@ -14,7 +14,6 @@
 //! * [`colocate`] – joins and aggregates of tables bucketed alike, without a shuffle
 //! * [`handlers`] – task counts, variants and routing for the distribution library
 //! * [`gather`] – plans that run in one piece, above scans on the owners
-//! * [`pace`] – operators that would hold a thread for long are broken up
 //! * [`guard`] – refuses a plan that would not read each partition exactly once, on its owner
 //! * [`refusal`] – errors of planning that say how to plan instead
 //! * [`write`] – the logical and physical ends of a write
@@ -23,7 +22,6 @@ pub mod colocate;
 pub mod gather;
 pub mod guard;
 pub mod handlers;
-pub mod pace;
 pub mod partitioners;
 pub mod pushdown;
 pub mod recursion;

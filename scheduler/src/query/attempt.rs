@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use ancho_common::{
     error::{Error, ErrorKind, Result},
     ids::PartitionId,
-    plan::scan::PlacedPartition,
+    plan::{pacing::pace, scan::PlacedPartition},
 };
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
@@ -24,7 +24,7 @@ use url::Url;
 
 use super::names;
 use crate::planner::{
-    gather, guard, pace, recursion,
+    gather, guard, recursion,
     refusal::{PlanError, PlanResult},
     single_row, subqueries,
 };
@@ -95,7 +95,7 @@ impl Attempt {
         let plan = self.session.optimize(&plan)?;
         let plan = self.gather_recursive(plan).await?;
         let physical = self.session.query_planner().create_physical_plan(&plan, &self.session).await?;
-        let physical = pace::pace(physical)?;
+        let physical = pace(physical)?;
         guard::check(&physical)?;
         let reads = guard::scans(&physical).into_iter().flat_map(|source| {
             let table = source.table.clone();

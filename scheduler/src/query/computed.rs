@@ -1,10 +1,7 @@
 //! The service of the front ends, on the compute runtime.
 use std::sync::Arc;
 
-use ancho_common::{
-    compute::Compute,
-    error::Result,
-};
+use ancho_common::{compute::Compute, error::Result};
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;

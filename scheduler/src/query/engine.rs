@@ -150,12 +150,7 @@ impl QueryEngine {
         Ok(single(batch))
     }
 
-    async fn insert(
-        &self,
-        statement: &DfStatement,
-        parameters: Option<&RecordBatch>,
-        caller: &Caller,
-    ) -> Result<u64> {
+    async fn insert(&self, statement: &DfStatement, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
         self.attempts(|state, attempt| async move {
             let plan = attempt.logical(statement.clone(), parameters).await?;
             let LogicalPlan::Dml(dml) = plan else {

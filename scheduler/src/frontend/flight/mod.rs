@@ -229,7 +229,9 @@ impl FlightService for FlightFrontend {
             Ok::<_, Error>((self.rows(decode_command(&request.get_ref().ticket)?).await?, limit))
         };
         match started.await {
-            Ok((rows, limit)) => Ok(Response::new(deadline::until(encode(rows, limit, meter).boxed(), deadline).boxed())),
+            Ok((rows, limit)) => {
+                Ok(Response::new(deadline::until(encode(rows, limit, meter).boxed(), deadline).boxed()))
+            }
             Err(error) => {
                 meter.fail(error.kind);
                 Err(to_status(error))

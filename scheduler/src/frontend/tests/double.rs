@@ -25,8 +25,8 @@ use datafusion::{
 use futures::{StreamExt, stream};
 
 use crate::frontend::{
-    caller::Caller,
     CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
+    caller::Caller,
 };
 
 pub struct Double {
