@@ -2,7 +2,7 @@
 use std::net::SocketAddr;
 
 use ancho_common::plan::channels::{
-    CONNECTION_WINDOW, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_HEADER_LIST, STREAM_WINDOW,
+    CONNECTION_WINDOW, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, STREAM_WINDOW,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,7 @@ pub(crate) async fn serve(
         .http2_max_header_list_size(MAX_HEADER_LIST)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(MAX_FRAME)
         .max_concurrent_streams(MAX_STREAMS)
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())

@@ -31,6 +31,8 @@ pub const MAX_HEADER_LIST: u32 = 256 * 1024;
 pub const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 /// The same for all streams of a connection together.
 pub const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+/// Largest frame to be sent here: a batch of rows is not to be cut into the 16 KiB pieces of the default.
+pub const MAX_FRAME: u32 = 256 * 1024;
 
 /// Channels by address; cheap to clone, shared by everything in a process.
 #[derive(Debug, Clone, Default)]
@@ -73,6 +75,7 @@ pub fn endpoint(url: &str) -> Result<Endpoint> {
         .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(MAX_FRAME)
         .http2_max_header_list_size(MAX_HEADER_LIST))
 }
 

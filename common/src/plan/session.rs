@@ -2,7 +2,10 @@
 //!
 //! The query library starts a worker's session from default options and sends only its own settings along. Options that
 //! change results or resource use at run time must therefore travel with the query: they go as one header.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use datafusion::{
     config::ConfigOptions,
@@ -58,12 +61,12 @@ pub fn apply_safe_defaults(config: &mut SessionConfig) {
 /// # Errors
 /// They are too many for a header.
 pub fn options_header(options: &ConfigOptions) -> Result<HeaderMap> {
-    let defaults: BTreeMap<String, Option<String>> =
-        ConfigOptions::default().entries().into_iter().map(|e| (e.key, e.value)).collect();
+    static DEFAULTS: LazyLock<BTreeMap<String, Option<String>>> =
+        LazyLock::new(|| ConfigOptions::default().entries().into_iter().map(|e| (e.key, e.value)).collect());
     let changed: BTreeMap<String, String> = options
         .entries()
         .into_iter()
-        .filter(|e| e.key.starts_with("datafusion.") && defaults.get(&e.key).is_some_and(|d| *d != e.value))
+        .filter(|e| e.key.starts_with("datafusion.") && DEFAULTS.get(&e.key).is_some_and(|d| *d != e.value))
         .filter_map(|e| e.value.map(|v| (e.key, v)))
         .collect();
     let text = serde_json::to_string(&changed).map_err(|e| Error::internal(e.to_string()))?;

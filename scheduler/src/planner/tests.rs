@@ -42,8 +42,8 @@ fn apply(state: &mut ClusterState, command: Command) -> Outcome {
     state.apply(request).outcome.unwrap()
 }
 
-/// Two executors; table `name(k bigint, v bigint)` holds rows in every partition.
-fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str]) {
+/// Two executors; table `name(k bigint, v bigint)` holds so many rows in every partition.
+fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows: u64) {
     let schema = Arc::new(ArrowSchema::new(vec![
         Field::new("k", DataType::Int64, true),
         Field::new("v", DataType::Int64, true),
@@ -61,7 +61,7 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str]) {
             epoch: p.epoch,
             executor: p.owners[0].clone(),
             incarnation: "1".into(),
-            rows: 10_000_000,
+            rows,
             bytes: 1,
             columns: vec![unknown.clone(), unknown.clone()],
         })
@@ -84,11 +84,18 @@ fn cluster() -> Arc<ClusterState> {
         };
         apply(&mut state, command);
     }
-    with_table(&mut state, "a", &["bucket(8, k)"]);
-    with_table(&mut state, "b", &["bucket(8, k)"]);
-    with_table(&mut state, "other_count", &["bucket(4, k)"]);
-    with_table(&mut state, "other_column", &["bucket(8, v)"]);
-    with_table(&mut state, "whole", &[]);
+    for (name, partition_by, rows) in [
+        ("a", &["bucket(8, k)"][..], 10_000_000),
+        ("b", &["bucket(8, k)"], 10_000_000),
+        ("other_count", &["bucket(4, k)"], 10_000_000),
+        ("other_column", &["bucket(8, v)"], 10_000_000),
+        ("whole", &[], 10_000_000),
+        ("some", &[], 200_000),
+        ("some_bucketed", &["bucket(8, k)"], 25_000),
+        ("few", &[], 1_000),
+    ] {
+        with_table(&mut state, name, partition_by, rows);
+    }
     for n in [1, 2] {
         let executor = ExecutorId(format!("e{n}"));
         let held = state.tables.values().flat_map(|t| t.partitions.values());
@@ -201,6 +208,26 @@ async fn joins_that_emit_their_build_side_meet_in_place_too() {
         let text = plan(&state, sql, PlanOptions::default()).await.unwrap();
         assert!(text.contains("by_bucket") && !text.contains("NetworkShuffleExec"), "{sql}\n{text}");
         assert!(!text.contains("NetworkBroadcastExec") && !text.contains("mode=Partial"), "{sql}\n{text}");
+    }
+}
+
+/// A broadcast is built once per executor, which pays if the other side is much larger, or the build side tiny.
+#[tokio::test]
+async fn a_broadcast_is_small_beside_the_other_side() {
+    let state = cluster();
+    for (sql, broadcast, shuffle) in [
+        ("select * from few x join few y on x.v = y.v", true, false),
+        ("select * from few x join some y on x.v = y.v", true, false),
+        ("select * from a join some s on a.v = s.v", true, false),
+        ("select * from some x join some y on x.v = y.v", false, true),
+        ("select * from some x left join some y on x.v = y.v", false, true),
+        // They meet in place.
+        ("select * from a join some_bucketed s on a.k = s.k", false, false),
+        ("select * from a join some_bucketed s on a.v = s.k", true, false),
+    ] {
+        let text = plan(&state, sql, PlanOptions::default()).await.unwrap();
+        assert_eq!(text.contains("NetworkBroadcastExec"), broadcast, "{sql}\n{text}");
+        assert_eq!(text.contains("NetworkShuffleExec"), shuffle, "{sql}\n{text}");
     }
 }
 
