@@ -23,6 +23,10 @@ INSERT INTO ex_o VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, NULL);
 CREATE TABLE ex_r (id INT, k INT, x INT);
 INSERT INTO ex_r VALUES (1, 1, 10), (2, 2, 20), (3, 3, 30), (4, 3, 31), (5, 4, NULL);
 
+-- @table ex_ts partition_by=bucket(2, id)
+CREATE TABLE ex_ts (id INT, ts TIMESTAMP, tz TIMESTAMP WITH TIME ZONE);
+INSERT INTO ex_ts VALUES (1, '2024-01-01 10:00:00', '2024-01-01T00:00:00+02:00'), (2, '2024-06-01 00:00:00', '2024-06-30T12:00:00Z'), (3, NULL, NULL);
+
 -- @query exact_sum_bigint_overflow error
 SELECT sum(b) FROM ex_i WHERE g = 1
 
@@ -312,6 +316,9 @@ SELECT o.k, 1 + (SELECT r.x * 2 FROM ex_r r WHERE r.k = o.k AND r.id < 4) FROM e
 3	61
 4	NULL
 
+-- @query one_value_tied_by_order error
+SELECT o.k, (SELECT r.x FROM ex_r r WHERE r.k > o.k) FROM ex_o o
+
 -- @query one_value_grouped expect_only
 SELECT o.k, (SELECT max(r.x) FROM ex_r r WHERE r.k = o.k GROUP BY r.k) FROM ex_o o
 -- @expect
@@ -319,3 +326,11 @@ SELECT o.k, (SELECT max(r.x) FROM ex_r r WHERE r.k = o.k GROUP BY r.k) FROM ex_o
 2	20
 3	31
 4	NULL
+
+-- @query filter_against_own_day rows=1
+SELECT count(*) FROM ex_ts WHERE ts >= CAST(ts AS DATE)
+
+-- @query zone_is_kept
+SELECT id, tz, arrow_typeof(tz) FROM ex_ts WHERE tz >= TIMESTAMP '2023-12-31 23:00:00'
+-- @expect
+2	2024-06-30T12:00:00Z	Timestamp(ns, "+00:00")

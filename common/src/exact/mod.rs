@@ -44,4 +44,6 @@ pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// Options of a session that plans.
 pub fn configure(options: &mut ConfigOptions) {
     options.sql_parser.parse_float_as_decimal = true;
+    // Without it a TIMESTAMP WITH TIME ZONE is one without.
+    options.execution.time_zone = Some("+00:00".to_owned());
 }

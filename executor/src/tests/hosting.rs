@@ -108,7 +108,7 @@ async fn lost_and_damaged_partitions_are_not_served_and_not_replaced() {
         "{damaged}"
     );
     let lost = node.keys(&[(3, 1, 4, None)]).await.unwrap_err();
-    assert!(lost.kind == ErrorKind::Unavailable && lost.message.contains("bucket 3"), "{lost}");
+    assert!(lost.kind == ErrorKind::Corrupt && lost.message.contains("bucket 3"), "{lost}");
     assert!(!dir.path().join("partitions/3").exists(), "no empty directory in place of committed rows");
     assert!(file.exists());
     // Another history: fewer commits than are on disk.

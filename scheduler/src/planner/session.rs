@@ -50,11 +50,13 @@ pub struct PlanOptions {
     pub colocate: bool,
     /// Rows are gathered right above the scans: for what cannot run in pieces, or cannot be sent.
     pub gather: bool,
+    /// The planner is told the least and the greatest value of columns.
+    pub bounds: bool,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { colocate: true, gather: false }
+        Self { colocate: true, gather: false, bounds: true }
     }
 }
 
@@ -141,6 +143,7 @@ impl Sessions {
             state: Arc::clone(state),
             streams: streams.max(2),
             gather: options.gather,
+            bounds: options.bounds,
         }));
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
         config.set_distributed_worker_resolver(Workers(urls));

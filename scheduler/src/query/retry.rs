@@ -15,6 +15,10 @@ use crate::{
 /// Pause before the next try, unless the state changes first.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// What the engine says when it reckons from the bounds of columns that more rows pass a filter than there are
+/// (`ts >= CAST(ts AS DATE)`).
+const BOUNDS_MISUSED: &str = "Selectivity is out of limit";
+
 /// Runs `attempt` on the newest state, again and again while it fails for a reason that passes: an owner that is down,
 /// a partition that is being loaded, a route that is out of date.
 ///
@@ -42,6 +46,10 @@ where
         let in_one_piece = [ORDER_ACROSS_SHUFFLE, NEEDS_ONE_PIECE].iter().any(|m| error.message.contains(m));
         if in_one_piece && !options.gather {
             options.gather = true;
+            continue;
+        }
+        if error.message.contains(BOUNDS_MISUSED) && options.bounds {
+            options.bounds = false;
             continue;
         }
         if !passes(&error) || Instant::now() >= deadline {
