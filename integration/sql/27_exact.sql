@@ -334,3 +334,30 @@ SELECT count(*) FROM ex_ts WHERE ts >= CAST(ts AS DATE)
 SELECT id, tz, arrow_typeof(tz) FROM ex_ts WHERE tz >= TIMESTAMP '2023-12-31 23:00:00'
 -- @expect
 2	2024-06-30T12:00:00Z	Timestamp(ns, "+00:00")
+
+-- @table ex_f partition_by=bucket(2, id)
+CREATE TABLE ex_f (id INT, f DOUBLE, d DECIMAL(10,2));
+INSERT INTO ex_f VALUES (1, 1e-20, 0.50), (2, 1e300, 1.50), (3, 0.1, 0.10), (4, NULL, NULL);
+
+-- @query float_meets_decimal
+SELECT id, f > 0.0, f < 10.5, f = d, f BETWEEN 0.0 AND 1.5, f IN (0.1, 0.25) FROM ex_f
+-- @expect
+1	true	true	false	true	false
+2	true	false	false	false	false
+3	true	true	true	true	true
+4	NULL	NULL	NULL	NULL	NULL
+
+-- @query float_or_decimal
+SELECT id, CASE WHEN id < 3 THEN f ELSE 0.25 END, coalesce(f, 0.75), greatest(f, d) FROM ex_f WHERE id <> 1
+-- @expect
+2	1e300	1e300	1e300
+3	0.25	0.1	0.1
+4	0.25	0.75	NULL
+
+-- @query float_union_decimal
+SELECT x * 2 FROM (SELECT f AS x FROM ex_f UNION ALL SELECT d FROM ex_f UNION ALL SELECT 0.125) u WHERE x < 0.3
+-- @expect
+2e-20
+0.2
+0.2
+0.25

@@ -95,11 +95,9 @@ impl Sessions {
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
+            .with_analyzer_rules(exact::analyzer_rules())
             .with_physical_optimizer_rules(guarded_rules())
             .with_physical_optimizer_rule(Arc::new(StampSlots));
-        for rule in exact::analyzer_rules() {
-            builder = builder.with_analyzer_rule(rule);
-        }
         if colocate {
             builder = builder.with_physical_optimizer_rule(Arc::new(ColocateBuckets));
         }
