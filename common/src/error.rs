@@ -241,8 +241,9 @@ fn told(error: &DataFusionError) -> String {
     let root = error.find_root();
     let text = match root {
         DataFusionError::Plan(text) | DataFusionError::Execution(text) => text.clone(),
-        DataFusionError::NotImplemented(text) if text.contains("logical expression ScalarSubquery") => {
-            "this correlated subquery is not offered: it can be tied to the outer query by `=` only; write it as a join"
+        DataFusionError::NotImplemented(text) if text.starts_with("Physical plan does not support logical expression") => {
+            "a subquery in this place or form is not offered: IN stands in WHERE, and a correlated scalar subquery is tied to \
+             the outer query by `=` and has no LIMIT; write it as a join"
                 .to_owned()
         }
         DataFusionError::NotImplemented(text) => format!("not offered: {text}"),

@@ -319,6 +319,14 @@ SELECT o.k, 1 + (SELECT r.x * 2 FROM ex_r r WHERE r.k = o.k AND r.id < 4) FROM e
 -- @query one_value_tied_by_order error
 SELECT o.k, (SELECT r.x FROM ex_r r WHERE r.k > o.k) FROM ex_o o
 
+-- @query one_value_exists expect_only
+SELECT o.k, EXISTS (SELECT 1 FROM ex_r r WHERE r.k = o.k AND r.x > 15), NOT EXISTS (SELECT 1 FROM ex_r) FROM ex_o o
+-- @expect
+1	false	false
+2	true	false
+3	true	false
+4	false	false
+
 -- @query one_value_grouped expect_only
 SELECT o.k, (SELECT max(r.x) FROM ex_r r WHERE r.k = o.k GROUP BY r.k) FROM ex_o o
 -- @expect

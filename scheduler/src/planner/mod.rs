@@ -4,7 +4,7 @@
 //! * [`catalog`], [`table`] – tables of the replicated state, for the query engine; `system` tables
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
-//! * [`single_row`] – correlated scalar subqueries that could have several rows
+//! * [`single_row`] – subqueries that stand for one value, in forms that the engine plans
 //! * [`recursion`] – tables inside recursive terms, gathered first
 //! * [`pushdown`] – filters are pushed into scans only where they cannot hit the wrong column
 //! * [`slots`] – one slot list for all leaves of a query
