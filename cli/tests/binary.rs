@@ -114,6 +114,9 @@ fn statements_run_in_every_form_and_stop_at_the_first_error() {
     assert_eq!(cluster.sql("json", "select v from t where k < 3 order by k"), "{\"v\":\"a;b\"}\n{\"v\":null}\n");
     assert!(cluster.sql("table", "select v from t order by k").contains("NULL"));
 
+    let wide = cluster.sql("csv", "select repeat('x', 6000000) as x");
+    assert_eq!(wide.len(), 6_000_003, "a row larger than what clients take unless told otherwise");
+
     let output =
         run(&["sql", "--url", &url, "--format", "csv", "-c", "select 1 as one; select nothing; select 2 as two"]);
     assert_eq!(output.status.code(), Some(1));

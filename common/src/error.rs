@@ -205,9 +205,11 @@ impl From<DataFusionError> for Error {
         let kind = match error.find_root() {
             DataFusionError::ResourcesExhausted(_) => ErrorKind::Exhausted,
             DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
-            DataFusionError::ArrowError(e, _) if matches!(**e, ArrowError::ArithmeticOverflow(_)) => {
-                ErrorKind::OutOfRange
+            DataFusionError::ArrowError(e, _) if is_out_of_range(e) => ErrorKind::OutOfRange,
+            DataFusionError::Plan(text) if text.starts_with("table '") && text.ends_with("' not found") => {
+                ErrorKind::NotFound
             }
+            DataFusionError::External(e) if e.to_string().starts_with("regex parse error") => ErrorKind::Invalid,
             DataFusionError::ObjectStore(e) => object_store_kind(e),
             // A file that somebody else wrote; Ancho's own are not Parquet.
             DataFusionError::ParquetError(_)
@@ -220,8 +222,50 @@ impl From<DataFusionError> for Error {
             | DataFusionError::Execution(_) => ErrorKind::Invalid,
             _ => ErrorKind::Internal,
         };
-        Self::new(kind, error.strip_backtrace())
+        Self::new(kind, told(&error))
     }
+}
+
+/// The value is a number, and its type is too small for it.
+fn is_out_of_range(error: &ArrowError) -> bool {
+    match error {
+        ArrowError::ArithmeticOverflow(_) => true,
+        ArrowError::CastError(text) => text.starts_with("Can't cast value"),
+        ArrowError::InvalidArgumentError(text) => text.contains("to store in a Decimal"),
+        _ => false,
+    }
+}
+
+/// The engine's text without the way that the error took through it, and without its advice to report a fault.
+fn told(error: &DataFusionError) -> String {
+    let root = error.find_root();
+    let text = match root {
+        DataFusionError::Plan(text) | DataFusionError::Execution(text) => text.clone(),
+        DataFusionError::NotImplemented(text) if text.starts_with("Physical plan does not support logical expression") => {
+            "a subquery in this place or form is not offered: IN stands in WHERE, and a correlated scalar subquery is tied to \
+             the outer query by `=` and has no LIMIT; write it as a join"
+                .to_owned()
+        }
+        DataFusionError::NotImplemented(text) => format!("not offered: {text}"),
+        DataFusionError::SQL(e, _) => e.to_string(),
+        DataFusionError::ArrowError(e, _) => e.to_string(),
+        DataFusionError::SchemaError(e, _) => e.to_string(),
+        DataFusionError::External(e) => e.to_string(),
+        other => other.strip_backtrace(),
+    };
+    let text = text.split("\nThis issue was likely caused by a bug in DataFusion").next().unwrap_or_default();
+    let text = text.strip_prefix("Internal error: ").unwrap_or(text);
+    // All forms that a function has are listed; what was given says more.
+    let text = match text.split_once("failed to match any signature, errors: ") {
+        Some((function, forms)) => {
+            let given = forms.split("but received ").nth(1).and_then(|rest| rest.split(".,").next());
+            let given =
+                given.map_or_else(|| "these arguments".to_owned(), |given| given.trim_end_matches('.').to_owned());
+            format!("{}does not take {given}", function)
+        }
+        None => text.to_owned(),
+    };
+    text.trim_end().replace('\n', " ")
 }
 
 /// What a failure of a bucket or directory with source files means to who named it.
@@ -340,6 +384,38 @@ mod tests {
             assert_eq!(Error::from_text(&format!("External error: {error}"), ErrorKind::Internal), error);
             assert_eq!(Error::from(tonic::Status::from(error.clone())), error);
             assert_eq!(Error::from(DataFusionError::from(error.clone())), error);
+        }
+    }
+
+    #[test]
+    fn errors_of_the_engine_are_told_without_their_way_through_it() {
+        let cast = |text: &str| DataFusionError::ArrowError(Box::new(ArrowError::CastError(text.into())), None);
+        let deep = DataFusionError::Context(
+            "Optimizer rule 'x' failed".into(),
+            Box::new(cast("Can't cast value 300 to type Int8")),
+        );
+        let signature = "Internal error: Function 'sum' failed to match any signature, errors: Function 'sum' requires \
+                         Int64, but received String (DataType: Utf8).,Function 'sum' requires Decimal, but received String \
+                         (DataType: Utf8).\nThis issue was likely caused by a bug in DataFusion's code. Please help";
+        for (error, kind, text) in [
+            (deep, ErrorKind::OutOfRange, "Cast error: Can't cast value 300 to type Int8"),
+            (
+                cast("Cannot cast string 'x' to value of Int32 type"),
+                ErrorKind::Invalid,
+                "Cast error: Cannot cast string 'x' to value of Int32 type",
+            ),
+            (
+                DataFusionError::Plan("table 'ancho.public.t' not found".into()),
+                ErrorKind::NotFound,
+                "table 'ancho.public.t' not found",
+            ),
+            (
+                DataFusionError::Plan(signature.into()),
+                ErrorKind::Invalid,
+                "Function 'sum' does not take String (DataType: Utf8)",
+            ),
+        ] {
+            assert_eq!(Error::from(error), Error::new(kind, text));
         }
     }
 

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import sys
 
+import adbc_driver_flightsql.dbapi as flightsql
 import adbc_driver_manager
 import pyarrow as pa
 
@@ -172,6 +173,40 @@ def large_results():
     update("DROP TABLE s_wide")
 
 
+def large_rows():
+    """A row of more than 4 MiB, for a client that says that it takes larger messages."""
+    limit = str(64 << 20)
+    options = {
+        "adbc.flight.sql.client_option.with_max_msg_size": limit,
+        "adbc.flight.sql.rpc.call_header.x-ancho-max-message-bytes": limit,
+    }
+    statement = "SELECT repeat('x', 6000000)"
+    fails(lambda: rows(statement), "x-ancho-max-message-bytes")
+    with flightsql.connect(URL, autocommit=True, db_kwargs=options) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        same(len(cursor.fetchone()[0]), 6000000, "length of the text")
+
+
+def columns_of_one_name():
+    """A result may have them; they keep their names."""
+    same(table("SELECT count(*), count(*) FROM s_items").column_names, ["count(*)", "count(*)"], "names")
+    same(table("SELECT id, s_items.* FROM s_items WHERE id = 1").column_names[:2], ["id", "id"], "names with a wildcard")
+
+
+def numbers_that_do_not_fit():
+    """Arithmetic fails rather than wrap around."""
+    fails(lambda: rows("SELECT 9223372036854775807 + 1"), "out_of_range", "9223372036854775807 + 1")
+    fails(lambda: rows("SELECT sum(9223372036854775807) FROM generate_series(1, 2)"), "out_of_range", "BIGINT")
+
+
+def parameters_decide_columns():
+    """A table made from parameters has their types."""
+    with connect(URL) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE s_made AS SELECT ? AS x, ? AS y", (5, "five"))
+    same([str(t) for t in table("SELECT x, y FROM s_made").schema.types], ["int64", "string"], "types")
+    update("DROP TABLE s_made")
+
+
 def errors_are_typed():
     error = fails(lambda: rows("SELEC 1"), "ancho[invalid]")
     check(isinstance(error, adbc_driver_manager.ProgrammingError), f"a wrong statement is a {type(error)}")
@@ -228,6 +263,10 @@ run(
         prepared_updates,
         preparing_has_no_effect,
         large_results,
+        large_rows,
+        columns_of_one_name,
+        numbers_that_do_not_fit,
+        parameters_decide_columns,
         errors_are_typed,
         long_error_texts,
         transactions_are_refused,

@@ -23,6 +23,10 @@ INSERT INTO ex_o VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, NULL);
 CREATE TABLE ex_r (id INT, k INT, x INT);
 INSERT INTO ex_r VALUES (1, 1, 10), (2, 2, 20), (3, 3, 30), (4, 3, 31), (5, 4, NULL);
 
+-- @table ex_ts partition_by=bucket(2, id)
+CREATE TABLE ex_ts (id INT, ts TIMESTAMP, tz TIMESTAMP WITH TIME ZONE);
+INSERT INTO ex_ts VALUES (1, '2024-01-01 10:00:00', '2024-01-01T00:00:00+02:00'), (2, '2024-06-01 00:00:00', '2024-06-30T12:00:00Z'), (3, NULL, NULL);
+
 -- @query exact_sum_bigint_overflow error
 SELECT sum(b) FROM ex_i WHERE g = 1
 
@@ -312,6 +316,17 @@ SELECT o.k, 1 + (SELECT r.x * 2 FROM ex_r r WHERE r.k = o.k AND r.id < 4) FROM e
 3	61
 4	NULL
 
+-- @query one_value_tied_by_order error
+SELECT o.k, (SELECT r.x FROM ex_r r WHERE r.k > o.k) FROM ex_o o
+
+-- @query one_value_exists expect_only
+SELECT o.k, EXISTS (SELECT 1 FROM ex_r r WHERE r.k = o.k AND r.x > 15), NOT EXISTS (SELECT 1 FROM ex_r) FROM ex_o o
+-- @expect
+1	false	false
+2	true	false
+3	true	false
+4	false	false
+
 -- @query one_value_grouped expect_only
 SELECT o.k, (SELECT max(r.x) FROM ex_r r WHERE r.k = o.k GROUP BY r.k) FROM ex_o o
 -- @expect
@@ -319,3 +334,38 @@ SELECT o.k, (SELECT max(r.x) FROM ex_r r WHERE r.k = o.k GROUP BY r.k) FROM ex_o
 2	20
 3	31
 4	NULL
+
+-- @query filter_against_own_day rows=1
+SELECT count(*) FROM ex_ts WHERE ts >= CAST(ts AS DATE)
+
+-- @query zone_is_kept
+SELECT id, tz, arrow_typeof(tz) FROM ex_ts WHERE tz >= TIMESTAMP '2023-12-31 23:00:00'
+-- @expect
+2	2024-06-30T12:00:00Z	Timestamp(ns, "+00:00")
+
+-- @table ex_f partition_by=bucket(2, id)
+CREATE TABLE ex_f (id INT, f DOUBLE, d DECIMAL(10,2));
+INSERT INTO ex_f VALUES (1, 1e-20, 0.50), (2, 1e300, 1.50), (3, 0.1, 0.10), (4, NULL, NULL);
+
+-- @query float_meets_decimal
+SELECT id, f > 0.0, f < 10.5, f = d, f BETWEEN 0.0 AND 1.5, f IN (0.1, 0.25) FROM ex_f
+-- @expect
+1	true	true	false	true	false
+2	true	false	false	false	false
+3	true	true	true	true	true
+4	NULL	NULL	NULL	NULL	NULL
+
+-- @query float_or_decimal
+SELECT id, CASE WHEN id < 3 THEN f ELSE 0.25 END, coalesce(f, 0.75), greatest(f, d) FROM ex_f WHERE id <> 1
+-- @expect
+2	1e300	1e300	1e300
+3	0.25	0.1	0.1
+4	0.25	0.75	NULL
+
+-- @query float_union_decimal
+SELECT x * 2 FROM (SELECT f AS x FROM ex_f UNION ALL SELECT d FROM ex_f UNION ALL SELECT 0.125) u WHERE x < 0.3
+-- @expect
+2e-20
+0.2
+0.2
+0.25

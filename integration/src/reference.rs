@@ -25,15 +25,17 @@ impl Reference {
     pub fn new(streams: usize) -> Self {
         let mut config = SessionConfig::new().with_target_partitions(streams).with_information_schema(true);
         exact::configure(config.options_mut());
-        let context = SessionContext::new_with_config(config);
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_default_features()
+            .with_analyzer_rules(exact::analyzer_rules())
+            .build();
+        let context = SessionContext::new_with_state(state);
         for function in functions::all().into_iter().chain(exact::functions()) {
             context.register_udf(function.as_ref().clone());
         }
         for aggregate in exact::aggregates() {
             context.register_udaf(aggregate.as_ref().clone());
-        }
-        for rule in exact::analyzer_rules() {
-            context.add_analyzer_rule(rule);
         }
         Self { context }
     }

@@ -216,6 +216,13 @@ async fn damage_is_named_and_never_fewer_rows() {
     assert_eq!(report.damaged.len(), 1);
     names_all(&report.damaged[0].problem);
 
+    // Everything is overwritten at the same length, which only the content tells.
+    std::fs::write(&path, vec![0xff; original.len()]).unwrap();
+    let plan = scan(&[partition.pin(None).unwrap()], &ScanRequest::default()).unwrap();
+    let error = datafusion::physical_plan::collect(plan, SessionContext::new().task_ctx()).await.unwrap_err();
+    names_all(&error.to_string());
+    assert!(error.to_string().contains("is damaged"), "{error}");
+
     // The tail is gone, while open and at start-up.
     std::fs::write(&path, &original[..original.len() - 10]).unwrap();
     let plan = scan(&[partition.pin(None).unwrap()], &ScanRequest::default()).unwrap();

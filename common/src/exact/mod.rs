@@ -8,7 +8,9 @@
 //! * [`rule`] puts the functions of [`operators`] in place of `+`, `-`, `*` and negation of integers, once types are
 //!   known. Functions travel to executors by name; a flag on the engine's operator would be lost on the way.
 //! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
+//! * [`floats`] makes a decimal a double where it meets one.
 //! * [`literals`] decides which numbers of a statement are decimals.
+pub mod floats;
 pub mod literals;
 pub mod only_value;
 pub mod operators;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use datafusion::{
     config::ConfigOptions,
     logical_expr::{AggregateUDF, ScalarUDF},
-    optimizer::AnalyzerRule,
+    optimizer::{Analyzer, AnalyzerRule},
 };
 
 /// Scalar functions that plans of any session refer to.
@@ -35,13 +37,18 @@ pub fn aggregates() -> Vec<Arc<AggregateUDF>> {
     vec![sum::checked_sum()]
 }
 
-/// Rules for a session that plans, after the engine's own.
+/// The rules of a session that plans: the engine's own between ours.
 #[must_use]
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(rule::ExactArithmetic)]
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(floats::FloatsPrevail)];
+    rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(rule::ExactArithmetic));
+    rules
 }
 
 /// Options of a session that plans.
 pub fn configure(options: &mut ConfigOptions) {
     options.sql_parser.parse_float_as_decimal = true;
+    // Without it a TIMESTAMP WITH TIME ZONE is one without.
+    options.execution.time_zone = Some("+00:00".to_owned());
 }

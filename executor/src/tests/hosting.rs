@@ -107,8 +107,18 @@ async fn lost_and_damaged_partitions_are_not_served_and_not_replaced() {
         damaged.kind == ErrorKind::Corrupt && damaged.message.contains("table orders, partition bucket 1"),
         "{damaged}"
     );
+    // Damage that comes while the partition is open is told with its place, and as damage.
+    let open = std::fs::read_dir(dir.path().join("partitions/2/files")).unwrap().next().unwrap().unwrap().path();
+    let original = std::fs::read(&open).unwrap();
+    std::fs::write(&open, vec![0xff; original.len()]).unwrap();
+    let plan = node.host.scan(scan_of(&[(2, 1, 1, None)])).await.unwrap();
+    let error = datafusion::physical_plan::collect(plan, Arc::new(TaskContext::default())).await.unwrap_err();
+    let error = Error::from(node.host.failure("orders", error));
+    let name = open.file_name().unwrap().to_str().unwrap();
+    assert!(error.kind == ErrorKind::Corrupt && error.message.contains(name), "{error}");
+    std::fs::write(&open, original).unwrap();
     let lost = node.keys(&[(3, 1, 4, None)]).await.unwrap_err();
-    assert!(lost.kind == ErrorKind::Unavailable && lost.message.contains("bucket 3"), "{lost}");
+    assert!(lost.kind == ErrorKind::Corrupt && lost.message.contains("bucket 3"), "{lost}");
     assert!(!dir.path().join("partitions/3").exists(), "no empty directory in place of committed rows");
     assert!(file.exists());
     // Another history: fewer commits than are on disk.

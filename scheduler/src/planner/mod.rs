@@ -5,7 +5,7 @@
 //! * [`partitioners`] – partition expressions, checked once per table
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
-//! * [`single_row`] – correlated scalar subqueries that could have several rows
+//! * [`single_row`] – subqueries that stand for one value, in forms that the engine plans
 //! * [`recursion`] – tables inside recursive terms, gathered first
 //! * [`pushdown`] – filters are pushed into scans by the positions of their columns
 //! * [`rules`] – the rules of the physical optimizer, in order

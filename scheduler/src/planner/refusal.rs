@@ -13,7 +13,14 @@ pub enum Replan {
     WithoutColocation,
     /// Being spread: everything above the scans must run in one place.
     InOnePiece,
+    /// The bounds of columns, which the engine's estimates misuse.
+    WithoutBounds,
 }
+
+/// What the engine says when it reckons from the bounds of columns that more rows pass a filter than there are
+/// (`ts >= CAST(ts AS DATE)`). It has no type of its own.
+const BOUNDS_MISUSED: &str = "Selectivity is out of limit";
+
 
 impl Replan {
     /// The options of the next plan; `None` if it was planned with them already.
@@ -22,6 +29,7 @@ impl Replan {
         let next = match self {
             Self::WithoutColocation => PlanOptions { colocate: false, ..options },
             Self::InOnePiece => PlanOptions { gather: true, ..options },
+            Self::WithoutBounds => PlanOptions { bounds: false, ..options },
         };
         (next != options).then_some(next)
     }
@@ -70,7 +78,8 @@ impl From<DataFusionError> for PlanError {
         {
             return refused.clone();
         }
-        Error::from(error).into()
+        let misused = matches!(error.find_root(), DataFusionError::Internal(text) | DataFusionError::Plan(text) if text.contains(BOUNDS_MISUSED));
+        Self { error: error.into(), replan: misused.then_some(Replan::WithoutBounds) }
     }
 }
 
@@ -92,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_way_around_survives_the_library_and_is_taken_once() {
-        for replan in [Replan::WithoutColocation, Replan::InOnePiece] {
+        for replan in [Replan::WithoutColocation, Replan::InOnePiece, Replan::WithoutBounds] {
             let refused = PlanError::refused(replan, "of its shape");
             let through = DataFusionError::from(refused.clone()).context("planning").context("a query");
             assert_eq!(PlanError::from(through), refused);
@@ -100,7 +109,7 @@ mod tests {
             assert_eq!(replan.next(next), None);
         }
         let both = Replan::InOnePiece.next(PlanOptions::default()).and_then(|o| Replan::WithoutColocation.next(o));
-        assert_eq!(both, Some(PlanOptions { colocate: false, gather: true }));
+        assert_eq!(both, Some(PlanOptions { colocate: false, gather: true, bounds: true }));
         assert_eq!(PlanError::from(DataFusionError::Plan("no such column".into())).replan, None);
     }
 }

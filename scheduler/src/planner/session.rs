@@ -51,11 +51,13 @@ pub struct PlanOptions {
     pub colocate: bool,
     /// Rows are gathered right above the scans: for what cannot run in pieces, or cannot be sent.
     pub gather: bool,
+    /// The planner is told the least and the greatest value of columns.
+    pub bounds: bool,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { colocate: true, gather: false }
+        Self { colocate: true, gather: false, bounds: true }
     }
 }
 
@@ -89,16 +91,13 @@ impl Sessions {
         local: LocalWorkerContext,
         colocate: bool,
     ) -> Result<SessionState> {
-        let mut builder = SessionStateBuilder::new()
+        let mut base = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&parts.runtime))
             .with_default_features()
             .with_query_planner(Arc::new(AnchoQueryPlanner))
-            .with_physical_optimizer_rules(rules(colocate));
-        for rule in exact::analyzer_rules() {
-            builder = builder.with_analyzer_rule(rule);
-        }
-        let mut base = builder
+            .with_analyzer_rules(exact::analyzer_rules())
+            .with_physical_optimizer_rules(rules(colocate))
             .with_distributed_planner()
             .with_distributed_worker_resolver(Workers(Vec::new()))
             .with_distributed_desired_task_count_handler(handlers::desired_task_count)
@@ -141,6 +140,7 @@ impl Sessions {
             streams: streams.max(2),
             partitioners: self.partitioners.clone(),
             gather: options.gather,
+            bounds: options.bounds,
         }));
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
         config.set_distributed_compression(compression(&urls))?;

@@ -60,6 +60,10 @@ impl AnchoTable {
             hash_version: self.table.partition_spec.hash_version,
             column,
         });
+        let mut estimates = statistics(&self.table, &kept);
+        if !topology.bounds {
+            estimates.column_statistics.fill(ColumnStatistics::new_unknown());
+        }
         Ok(ScanSource {
             table_id: self.table.id,
             table: self.table.name.to_string(),
@@ -67,7 +71,7 @@ impl AnchoTable {
             partitions,
             total_partitions: all.len(),
             layout,
-            statistics: statistics(&self.table, &kept),
+            statistics: estimates,
         })
     }
 }

@@ -24,6 +24,8 @@ pub struct Topology {
     pub partitioners: Partitioners,
     /// Everything above the scans runs in the scheduler, on one stream.
     pub gather: bool,
+    /// Scans tell the planner the bounds of columns.
+    pub bounds: bool,
 }
 
 impl Topology {

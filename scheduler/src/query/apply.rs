@@ -242,7 +242,8 @@ async fn unreadable_file(
     };
     for file in files {
         if let Err(error) = options.format.infer_schema(session, &store, std::slice::from_ref(file)).await {
-            let file = &file.location;
+            // Without its root, as the stores keep it.
+            let file = format!("/{}", file.location);
             return Error::from(error)
                 .context(&format!("file {file} of {place} is no readable {}", extension(options)));
         }
