@@ -4,6 +4,7 @@
 //! * `loading` – datasets from files and from S3
 //! * `flight_sql_adbc` – the ADBC driver as a client
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
+//! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
 //! * `tidy` – rules for the source tree
 mod corpus_format;
@@ -12,4 +13,5 @@ mod executor_kill;
 mod flight_sql_adbc;
 mod leader_kill;
 mod loading;
+mod replacing;
 mod tidy;

@@ -10,7 +10,10 @@ use ancho_common::{
     },
 };
 
-use crate::state::{ClusterState, Liveness, Partition, Table};
+use crate::{
+    sessions::unserved,
+    state::{ClusterState, Partition, Table},
+};
 
 /// In every query's session; all scans of the query see exactly these versions.
 #[derive(Debug, Clone)]
@@ -28,9 +31,9 @@ impl Topology {
     ///
     /// # Errors
     /// `Unavailable`, naming table and partition, where no owner can serve it now.
-    pub fn place(&self, table: &Table, partition: &Partition, described: &str) -> Result<PlacedPartition> {
+    pub fn place(&self, table: &Table, partition: &Partition) -> Result<PlacedPartition> {
         let Some(owner) = self.state.serving_owner(partition) else {
-            return Err(self.not_served(table, partition, described));
+            return Err(unserved(&self.state, table, partition));
         };
         if owner.plan_key != plan_key() {
             return Err(Error::unavailable(format!(
@@ -56,26 +59,5 @@ impl Topology {
             owner: Slot { executor: owner.id.0.clone(), url: owner.url.clone() },
             bucket,
         })
-    }
-
-    fn not_served(&self, table: &Table, partition: &Partition, described: &str) -> Error {
-        let name = &table.name;
-        let holders: Vec<String> = partition
-            .owners
-            .iter()
-            .map(|id| match self.state.executors.get(id) {
-                Some(e) if e.liveness == Liveness::Up => match e.hindered.get(&partition.id) {
-                    Some(reason) => format!("executor {} cannot serve it: {reason}", e.url),
-                    None => format!("executor {} is still loading it", e.url),
-                },
-                Some(e) => format!("executor {} is down", e.url),
-                None => format!("executor {id} is gone"),
-            })
-            .collect();
-        let why = if holders.is_empty() { "no executor holds it".to_owned() } else { holders.join(", ") };
-        Error::unavailable(format!(
-            "table {name}: partition {} ({described}) cannot be read now: {why}; try again",
-            partition.id
-        ))
     }
 }
