@@ -71,7 +71,10 @@ pub async fn load(url: &str, data: &GeneratedData, buckets: u32) -> anyhow::Resu
         never = watch_rows(watching, &progress) => match never {},
     };
     progress.finish_and_clear();
-    applied.context("load the TPC-H tables")?;
+    let applied = applied.context("load the TPC-H tables")?;
+    if let Some(failure) = applied.failures().next() {
+        return Err(failure).context("load the TPC-H tables");
+    }
     check_rows(&mut connection, data).await
 }
 

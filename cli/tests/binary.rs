@@ -156,6 +156,19 @@ fn datasets_are_applied_once_and_a_cluster_comes_back_with_its_rows() {
     let told = apply(&cluster);
     assert!(told.contains("sales") && told.contains("4 rows"), "{told}");
     assert_eq!(apply(&cluster), "nothing to change\n");
+    // A second dataset that cannot be read is told by name; the others are applied and told.
+    let with_more = |path: &str| {
+        let second = &spec[spec.find("  - from").expect("a dataset")..];
+        let second = second.replace("source/", path).replace("name: sales", "name: more");
+        write(&dir, "more.yaml", &format!("{spec}{second}{}", second.replace("more", "most").replace(path, "source/")))
+    };
+    let file_with = with_more("missing/");
+    let output = run(&["apply", "-f", file_with.to_str().expect("UTF-8"), "--url", &cluster.url()]);
+    assert_eq!(output.status.code(), Some(1));
+    let (told, failed) = (text(&output.stdout), text(&output.stderr));
+    assert!(told.contains("created") && told.contains("most") && !told.contains("more"), "{told}");
+    assert!(failed.starts_with("error: dataset more: ") && failed.contains("missing/"), "{failed}");
+    assert_eq!(failed.lines().count(), 1, "{failed}");
     let query = "select count(*) as n, sum(amount) as s from sales";
     assert_eq!(cluster.sql("csv", query), "n,s\n4,100\n");
 

@@ -99,7 +99,7 @@ impl Answer {
 pub struct Change {
     /// Name of the table.
     pub table: String,
-    /// `created`, `refreshed`, `replaced`, `unchanged` or `altered`.
+    /// `created`, `refreshed`, `replaced`, `unchanged` or `failed`.
     pub action: String,
     /// More, to read.
     #[serde(default)]
@@ -107,6 +107,9 @@ pub struct Change {
     /// Rows loaded.
     #[serde(default)]
     pub rows: Option<u64>,
+    /// Kind of the error, where it failed.
+    #[serde(default)]
+    pub error: Option<ErrorKind>,
 }
 
 #[derive(Deserialize)]
@@ -206,11 +209,26 @@ impl Client {
         }
     }
 
-    /// Applies a cluster spec.
+    /// Applies a cluster spec, all of it.
+    ///
+    /// # Errors
+    /// As [`Client::try_apply`], or a dataset failed.
+    pub async fn apply(&self, yaml: &str) -> Result<Vec<Change>> {
+        let changes = self.try_apply(yaml).await?;
+        match changes.iter().find_map(|c| c.error.map(|kind| (kind, c))) {
+            None => Ok(changes),
+            Some((kind, change)) => {
+                let text = format!("dataset {}: {}", change.table, change.detail.as_deref().unwrap_or_default());
+                Err(Failure { error: Error::new(kind, text), from_server: true })
+            }
+        }
+    }
+
+    /// Applies a cluster spec; datasets that failed are among the changes.
     ///
     /// # Errors
     /// As [`Client::action`], or the reply has another form.
-    pub async fn apply(&self, yaml: &str) -> Result<Vec<Change>> {
+    pub async fn try_apply(&self, yaml: &str) -> Result<Vec<Change>> {
         let reply = self.action("ancho.apply", yaml.to_owned()).await?;
         let applied: Applied = parse(&reply)?;
         Ok(applied.changes)

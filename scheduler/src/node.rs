@@ -22,13 +22,21 @@ use crate::{
     frontend::{FrontendOptions, Frontends, FrontendsHandle},
     placement,
     planner::session::Sessions,
-    query::{assigner::RaftAssigner, computed::Computed, engine::QueryEngine},
+    query::{
+        assigner::RaftAssigner,
+        computed::Computed,
+        engine::{Patience, QueryEngine},
+    },
     raft::{RaftNode, RaftOptions, SchedulerService},
     sessions::{SessionManager, SessionOptions},
 };
 
 /// How long a group of one may take to elect itself.
 const SINGLE_NODE_PATIENCE: Duration = Duration::from_secs(20);
+/// Lengths of a session after which a load of a table that nobody renews is given up.
+const LOAD_PATIENCE: u32 = 3;
+/// Renewals of a load in the length of a session.
+const LOAD_RENEWALS: u32 = 3;
 /// Memory for the parts of queries that run in the scheduler, unless set.
 const DEFAULT_MEMORY: usize = 2 << 30;
 
@@ -152,7 +160,7 @@ impl Scheduler {
             node.wait_ready(SINGLE_NODE_PATIENCE).await?;
         }
 
-        let engine = Arc::new(QueryEngine::new(node.clone(), sessions, channels, options.partition_wait));
+        let engine = Arc::new(QueryEngine::new(node.clone(), sessions, channels, patience(&options)));
         let frontends = Frontends::start(
             Arc::new(Computed::new(engine, compute)),
             FrontendOptions { flight: options.flight, http: options.http, metrics: options.metrics },
@@ -210,7 +218,16 @@ fn session_options(options: &SchedulerOptions, url: &str) -> SessionOptions {
     if urls.is_empty() {
         urls.push(url.to_owned());
     }
-    SessionOptions { ttl: options.session_ttl, scheduler_urls: urls, ..SessionOptions::default() }
+    SessionOptions {
+        ttl: options.session_ttl,
+        scheduler_urls: urls,
+        load_patience: options.session_ttl * LOAD_PATIENCE,
+        ..SessionOptions::default()
+    }
+}
+
+fn patience(options: &SchedulerOptions) -> Patience {
+    Patience { partition_wait: options.partition_wait, load_renewal: options.session_ttl / LOAD_RENEWALS }
 }
 
 impl SchedulerHandle {

@@ -5,13 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ancho_common::spec::ClusterSpec;
+use ancho_common::{
+    error::{Error, ErrorKind},
+    spec::ClusterSpec,
+};
 use anyhow::Context;
 use serde::Deserialize;
 
 use crate::{
     connection::{Connection, Target},
-    output::{Reported, counted},
+    output::{Reported, counted, one_line},
 };
 
 /// What to apply.
@@ -36,27 +39,45 @@ pub struct ApplyReply {
 pub struct Change {
     /// The table.
     pub table: String,
-    /// `created`, `refreshed`, `replaced`, `altered` or `unchanged`.
+    /// `created`, `refreshed`, `replaced`, `unchanged` or `failed`.
     pub action: String,
-    /// More about it; may be empty.
+    /// Where its rows come from, or why it failed; may be empty.
     #[serde(default)]
     pub detail: String,
+    /// The kind of the error, where it failed.
+    #[serde(default)]
+    pub error: Option<ErrorKind>,
     /// Rows that the table has now, where rows were loaded.
     #[serde(default)]
     pub rows: Option<u64>,
 }
 
-/// Checks the spec here, sends it, and tells what changed.
+impl Change {
+    /// Why it failed, if it did.
+    fn failure(&self) -> Option<Error> {
+        let error = Error::new(self.error?, self.detail.as_str());
+        Some(error.context(&format!("dataset {}", self.table)))
+    }
+}
+
+impl ApplyReply {
+    /// The failures, in the order of the datasets.
+    pub fn failures(&self) -> impl Iterator<Item = Error> {
+        self.changes.iter().filter_map(Change::failure)
+    }
+}
+
+/// Checks the spec here, sends it, and tells what changed and which datasets failed.
 ///
 /// # Errors
-/// The spec is wrong (all problems are listed), or the cluster cannot do it.
+/// The spec is wrong (all problems are listed), the cluster cannot do it, or a dataset failed.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let text = read(&args.file)?;
     check(&text, &args.file)?;
     let mut connection = Connection::open(&args.target.url).await?;
     let reply = send(&mut connection, &text).await?;
     let mut out = io::stdout().lock();
-    let changed = reply.changes.iter().filter(|change| change.action != "unchanged");
+    let changed = reply.changes.iter().filter(|change| change.action != "unchanged" && change.error.is_none());
     let mut any = false;
     for change in changed {
         any = true;
@@ -65,16 +86,23 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             [change.detail.as_str(), rows.as_deref().unwrap_or("")].into_iter().filter(|t| !t.is_empty()).collect();
         writeln!(out, "{:<10} {}  {}", change.action, change.table, more.join(", "))?;
     }
-    if !any {
+    let failures: Vec<Error> = reply.failures().collect();
+    if !any && failures.is_empty() {
         writeln!(out, "nothing to change")?;
     }
-    Ok(())
+    if failures.is_empty() {
+        return Ok(());
+    }
+    for failure in failures {
+        eprintln!("error: {}", one_line(&failure.into()));
+    }
+    Err(Reported.into())
 }
 
 /// Sends a spec to the cluster.
 ///
 /// # Errors
-/// What the cluster answers.
+/// What the cluster answers to the spec as a whole; datasets that failed are in the reply.
 pub async fn send(connection: &mut Connection, yaml: &str) -> anyhow::Result<ApplyReply> {
     let reply = connection.act("ancho.apply", yaml).await?;
     serde_json::from_slice(&reply).context("read the cluster's answer")

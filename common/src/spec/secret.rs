@@ -1,4 +1,5 @@
-//! A text of a spec that may name environment variables: `${env:LAKE_SECRET}`.
+//! A text of a spec that may name environment variables: `${env:LAKE_SECRET}`, or `${secrets:LAKE_SECRET}`, which means
+//! the same here.
 use std::{fmt, ops::Range};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,13 @@ impl Secret {
     /// Says which reference is not, and what to write.
     pub fn check(&self) -> Result<(), String> {
         references(&self.0).map(|_| ())
+    }
+
+    /// Whether it consists of references, so that storing it stores no secret.
+    #[must_use]
+    pub fn is_reference(&self) -> bool {
+        let Ok(found) = references(&self.0) else { return false };
+        !found.is_empty() && found.iter().map(|(span, _)| span.len()).sum::<usize>() == self.0.len()
     }
 
     /// The text with the variables of this process put in.
@@ -58,7 +66,7 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.starts_with(OPENING) && self.0.ends_with('}') { &self.0 } else { "***" })
+        f.write_str(if self.is_reference() { &self.0 } else { "***" })
     }
 }
 
@@ -72,7 +80,7 @@ fn references(text: &str) -> Result<Vec<(Range<usize>, &str)>, String> {
             return Err("a reference `${` has no closing brace: write ${env:NAME}".to_owned());
         };
         let name = match text[inner..end].split_once(':') {
-            Some(("env", name)) => name.trim(),
+            Some(("env" | "secrets", name)) => name.trim(),
             Some((store, _)) => {
                 return Err(format!("`{store}` is not a place that secrets can come from: write ${{env:NAME}}"));
             }
@@ -96,7 +104,7 @@ mod tests {
     fn variables_are_put_in_where_they_are_named() {
         let lookup = |name: &str| (name == "KEY").then(|| "k-1".to_owned());
         for (text, value) in
-            [("plain", "plain"), ("${env:KEY}", "k-1"), ("a${env:KEY}b${env:KEY}", "ak-1bk-1"), ("", "")]
+            [("plain", "plain"), ("${env:KEY}", "k-1"), ("a${env:KEY}b${secrets:KEY}", "ak-1bk-1"), ("", "")]
         {
             assert_eq!(Secret::new(text).resolve_with(lookup).expect(text), value);
         }
@@ -106,7 +114,7 @@ mod tests {
 
     #[test]
     fn references_that_cannot_be_resolved_are_refused() {
-        for text in ["${env:}", "${KEY}", "${secrets:KEY}", "${env:KEY", "${env:a b}", "${env:1A}"] {
+        for text in ["${env:}", "${KEY}", "${vault:KEY}", "${env:KEY", "${env:a b}", "${env:1A}"] {
             assert!(Secret::new(text).check().is_err(), "{text}");
         }
         for text in ["$5", "a $ {b}", "${env:A_1}"] {
@@ -116,7 +124,11 @@ mod tests {
 
     #[test]
     fn debug_output_hides_values() {
-        assert_eq!(format!("{:?}", Secret::new("hunter2")), "***");
-        assert_eq!(format!("{:?}", Secret::new("${env:KEY}")), "${env:KEY}");
+        for text in ["hunter2", "", "${env:A}hunter2${env:B}", "${env:A", "${hunter2}"] {
+            assert_eq!((format!("{:?}", Secret::new(text)).as_str(), Secret::new(text).is_reference()), ("***", false));
+        }
+        for text in ["${env:KEY}", "${secrets:A}${env:B}"] {
+            assert_eq!((format!("{:?}", Secret::new(text)).as_str(), Secret::new(text).is_reference()), (text, true));
+        }
     }
 }

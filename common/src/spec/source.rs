@@ -247,7 +247,7 @@ fn read_s3(params: &mut Fields<'_>, from: Option<&Location>, problems: &mut Prob
     }
     let region = aliased(params, "s3_region", "region", problems);
     let endpoint = read_endpoint(params, problems);
-    let key = read_secret(params, "s3_key", problems);
+    let key = read_variable(params, "s3_key", problems);
     let secret = read_secret(params, "s3_secret", problems);
     let session_token = read_secret(params, "s3_session_token", problems);
     check_auth(params, key.is_some(), secret.is_some(), problems);
@@ -286,17 +286,36 @@ fn aliased(
 
 fn read_endpoint(params: &mut Fields<'_>, problems: &mut Problems) -> Option<String> {
     let (path, text) = params.text("s3_endpoint", problems)?;
-    let valid = url::Url::parse(text).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
+    let url = url::Url::parse(text).ok().filter(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
+    if url.as_ref().is_some_and(|u| !u.username().is_empty() || u.password().is_some()) {
+        problems.add(&path, "a URL with a user or a password would be kept in the log: give `s3_key` and `s3_secret`");
+        return None;
+    }
+    let valid = url.is_some();
     if !valid {
         problems.add(&path, format!("`{text}` is not a URL of a server: write for example https://s3.example.com"));
     }
     valid.then(|| text.to_owned())
 }
 
-fn read_secret(params: &mut Fields<'_>, key: &'static str, problems: &mut Problems) -> Option<Secret> {
+/// A text that may name environment variables.
+fn read_variable(params: &mut Fields<'_>, key: &'static str, problems: &mut Problems) -> Option<Secret> {
     let (path, text) = params.text(key, problems)?;
     let secret = Secret::new(text);
     secret.check().map_err(|message| problems.add(&path, message)).ok().map(|()| secret)
+}
+
+/// A text that must name its value, since definitions are kept in the schedulers' log.
+fn read_secret(params: &mut Fields<'_>, key: &'static str, problems: &mut Problems) -> Option<Secret> {
+    let secret = read_variable(params, key, problems)?;
+    if !secret.is_reference() {
+        problems.add(
+            &params.path(key),
+            "a secret that is written out would be kept in the log of the schedulers: write ${env:NAME}, and set the \
+             variable NAME where schedulers and executors run",
+        );
+    }
+    Some(secret)
 }
 
 fn check_auth(params: &mut Fields<'_>, has_key: bool, has_secret: bool, problems: &mut Problems) {

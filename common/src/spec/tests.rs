@@ -228,13 +228,20 @@ fn sources_are_checked() {
         ("{s3_endpoint: 'minio:9000'}", "not a URL of a server"),
         ("{s3_endpoint: 'http://m:9000', allow_http: false}", "plain HTTP"),
         ("{region: a, s3_region: b}", "contradicts"),
-        ("{s3_key: '${secrets:A}', s3_secret: b}", "${env:NAME}"),
+        ("{s3_key: '${vault:A}', s3_secret: '${env:B}'}", "${env:NAME}"),
+        ("{s3_key: a, s3_secret: hunter2}", "s3_secret: a secret that is written out"),
+        ("{s3_key: a, s3_secret: '${env:B}', s3_session_token: 'hunter2${env:B}'}", "s3_session_token: a secret that"),
+        ("{s3_endpoint: 'http://me:hunter2@m:9000'}", "a user or a password"),
         ("{client_timeout: soon}", "not a time"),
     ] {
         let yaml = with(&format!("params: {params}"), "mode: file").replace("file:///d/", "s3://lake/");
         let text = problems(&yaml).join("\n");
         assert!(text.contains(part), "{params}: {text}");
+        assert!(!text.contains("hunter2"), "{text}");
     }
+    let named =
+        with("params: {s3_key: a, s3_secret: '${secrets:B}'}", "mode: file").replace("file:///d/", "s3://lake/");
+    assert_eq!(problems(&named), Vec::<String>::new());
 }
 
 #[test]

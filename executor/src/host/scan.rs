@@ -9,9 +9,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use cayenne::{PinnedVersion, ScanRequest};
 use datafusion::{
-    common::tree_node::{Transformed, TransformedResult, TreeNode},
     error::DataFusionError,
-    physical_expr::{PhysicalExpr, expressions::Column},
     physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec},
 };
 

@@ -5,6 +5,7 @@
 //! * `flight_sql_adbc` – the ADBC driver as a client
 //! * `abandoned` – statements whose client is gone, or whose time is over
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
+//! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
 //! * `tidy` – rules for the source tree
 mod abandoned;
@@ -14,4 +15,5 @@ mod executor_kill;
 mod flight_sql_adbc;
 mod leader_kill;
 mod loading;
+mod replacing;
 mod tidy;

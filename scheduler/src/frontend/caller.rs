@@ -24,9 +24,10 @@ impl Caller {
     ///
     /// # Errors
     /// `Cancelled` if the caller has gone, else those of `work`.
-    pub async fn unless_gone<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn unless_gone<T, E: From<Error>>(&self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         self.gone.run_until_cancelled(work).await.unwrap_or_else(|| {
-            Err(Error::new(ErrorKind::Cancelled, "the client went away or its time ran out; nothing was changed"))
+            let text = "the client went away or its time ran out; nothing was changed";
+            Err(Error::new(ErrorKind::Cancelled, text).into())
         })
     }
 }

@@ -81,7 +81,14 @@ fn fill(state: &mut ClusterState, table: TableId, bytes: u64) {
             columns: vec![],
         })
         .collect();
-    let write = Command::CommitWrite { table, write_id: WriteId::new(), overwrite: false, parts, refreshed: false };
+    let write = Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts,
+        refreshed: None,
+        based_on: None,
+    };
     apply(state, write);
 }
 

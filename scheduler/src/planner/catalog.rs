@@ -55,7 +55,7 @@ struct TableSchema {
 #[async_trait]
 impl SchemaProvider for TableSchema {
     fn table_names(&self) -> Vec<String> {
-        self.state.tables.values().map(|t| t.name.table.clone()).collect()
+        self.state.listed().map(|t| t.name.table.clone()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {

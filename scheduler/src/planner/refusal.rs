@@ -21,7 +21,6 @@ pub enum Replan {
 /// (`ts >= CAST(ts AS DATE)`). It has no type of its own.
 const BOUNDS_MISUSED: &str = "Selectivity is out of limit";
 
-
 impl Replan {
     /// The options of the next plan; `None` if it was planned with them already.
     #[must_use]
@@ -53,6 +52,12 @@ impl PlanError {
     pub fn refused(replan: Replan, why: &str) -> Self {
         let message = format!("the plan of this statement is unsafe to run and was refused: {why}");
         Self { error: Error::internal(message), replan: Some(replan) }
+    }
+
+    /// Says what was being done when it arose.
+    #[must_use]
+    pub fn context(self, doing: &str) -> Self {
+        Self { error: self.error.context(doing), ..self }
     }
 }
 

@@ -81,7 +81,7 @@ pub fn liveness(liveness: Liveness) -> &'static str {
 
 fn partitions(state: &ClusterState) -> Result<RecordBatch> {
     let mut rows = Vec::new();
-    for table in state.tables.values() {
+    for table in state.listed() {
         let partitioner = Partitioner::try_new(Arc::clone(&table.schema.0), &table.partition_spec)?;
         for p in table.partitions.values() {
             let owners: Vec<&str> = p.owners.iter().map(|o| o.0.as_str()).collect();
@@ -106,7 +106,7 @@ fn partitions(state: &ClusterState) -> Result<RecordBatch> {
 }
 
 fn tables(state: &ClusterState) -> Result<RecordBatch> {
-    let all: Vec<_> = state.tables.values().collect();
+    let all: Vec<_> = state.listed().collect();
     let number = |f: &dyn Fn(&crate::state::Table) -> u64| -> ArrayRef {
         Arc::new(UInt64Array::from_iter_values(all.iter().map(|t| f(t))))
     };

@@ -53,7 +53,7 @@ impl AnchoTable {
             .iter()
             // An empty partition needs no owner: it has no rows to read.
             .filter(|p| p.version > 0)
-            .map(|p| topology.place(&self.table, p, &partitioner.describe(&p.key)))
+            .map(|p| topology.place(&self.table, p))
             .collect::<ancho_common::error::Result<_>>()?;
         let layout = partitioner.single_bucket().map(|(buckets, column)| BucketLayout {
             buckets,
@@ -80,7 +80,7 @@ impl AnchoTable {
 #[must_use]
 pub fn still_loading(table: &Table) -> Error {
     Error::unavailable(format!(
-        "table {} has not been loaded yet; try again, or, if its load was broken off, apply the dataset again or drop it",
+        "table {} has not been loaded yet; try again (if its load was broken off, it is removed within a minute)",
         table.name
     ))
 }
@@ -156,7 +156,7 @@ impl TableProvider for AnchoTable {
         let topology = state.config().get_extension::<Topology>().ok_or_else(|| {
             DataFusionError::Internal(format!("table {} is planned outside a query", self.table.name))
         })?;
-        if self.table.loading {
+        if self.table.load.is_some() {
             return Err(still_loading(&self.table).into());
         }
         let source = self.source(&topology, filters)?;

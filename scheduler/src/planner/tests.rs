@@ -66,8 +66,14 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows:
             columns: vec![unknown.clone(), unknown.clone()],
         })
         .collect();
-    let write =
-        Command::CommitWrite { table: table.id, write_id: WriteId::new(), overwrite: false, parts, refreshed: false };
+    let write = Command::CommitWrite {
+        table: table.id,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts,
+        refreshed: None,
+        based_on: None,
+    };
     apply(state, write);
 }
 

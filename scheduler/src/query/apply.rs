@@ -3,40 +3,23 @@
 use std::sync::Arc;
 
 use ancho_common::{
-    error::{Error, ErrorKind, Result},
-    spec::{
-        ClusterSpec, DatasetSpec,
-        source::{FileFormat as SourceFormat, Location, SourceSpec},
-    },
+    error::{Error, Result},
+    ids::TableId,
+    spec::{ClusterSpec, DatasetSpec},
 };
 use arrow::datatypes::SchemaRef;
 use datafusion::{
     catalog::TableProvider,
-    datasource::{
-        file_format::{FileFormat, csv::CsvFormat, parquet::ParquetFormat},
-        listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl},
-        provider_as_source,
-    },
-    error::DataFusionError,
-    execution::SessionState,
+    datasource::provider_as_source,
     logical_expr::{LogicalPlan, LogicalPlanBuilder},
-    object_store::ObjectMeta,
 };
-use futures::TryStreamExt;
 use serde_json::{Value, json};
-use url::Url;
 
-use super::{
-    assigner::propose,
-    attempt::Attempt,
-    ddl,
-    engine::{QueryEngine, existing},
-    write::WriteKind,
-};
+use super::{attempt::Attempt, ddl, engine::QueryEngine, source, write::WriteKind};
 use crate::{
     frontend::caller::Caller,
     planner::session,
-    state::{ClusterState, Command, Dataset, Table, TableName},
+    state::{ClusterState, Dataset, Table, TableName},
 };
 
 /// Applies specs through one engine.
@@ -76,11 +59,11 @@ impl<'a> Applier<'a> {
         Self { engine }
     }
 
-    /// Applies a YAML spec; the answer lists each dataset with what happened to it.
+    /// Applies a YAML spec; the answer lists each dataset with what happened to it. One that cannot be loaded is listed
+    /// as `failed`, with the error, and keeps no other from being applied.
     ///
     /// # Errors
-    /// `Invalid` with every problem of the spec; otherwise the first dataset that could not be loaded, by name. The
-    /// datasets before it stay applied.
+    /// `Invalid` with every problem of the spec.
     pub async fn apply(&self, yaml: &str) -> Result<Value> {
         let spec = ClusterSpec::parse(yaml).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -88,8 +71,7 @@ impl<'a> Applier<'a> {
         })?;
         let mut changes = Vec::new();
         for dataset in &spec.datasets {
-            let applied = self.dataset(dataset).await;
-            changes.push(applied.map_err(|e| e.context(&format!("dataset {}", dataset.name)))?);
+            changes.push(self.dataset(dataset).await.map_or_else(|error| failed(dataset, &error), |change| change));
         }
         Ok(json!({ "changes": changes }))
     }
@@ -100,24 +82,26 @@ impl<'a> Applier<'a> {
             self.engine.attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) }).await?;
         let schema = ddl::source_schema(&source_schema);
         let state = self.engine.node().linearizable().await?;
-        let change = decide(&state, &name, spec, &schema)?;
-        let rows = match change {
-            Change::Unchanged => existing(&state, &name)?.rows(),
-            Change::Created | Change::Replaced => self.create(spec, &name, schema, change).await?,
-            Change::Refreshed => {
-                let rows = self.load(spec, &name).await?;
-                let table = existing(&state, &name)?;
-                let dataset = dataset_of(spec);
-                propose(self.engine.node(), Command::AlterDataset { table: table.id, dataset }).await?;
-                rows
-            }
+        let former = state.table(&name);
+        let change = decide(former, &name, spec, &schema)?;
+        let rows = match (change, former) {
+            (Change::Unchanged, Some(table)) => table.rows(),
+            (Change::Refreshed, Some(table)) => self.load(spec, table.id).await?,
+            _ => self.create(spec, name.clone(), schema, former.map(|t| t.id)).await?,
         };
         Ok(
             json!({"table": name.to_string(), "action": change.name(), "detail": spec.source.from.to_string(), "rows": rows}),
         )
     }
 
-    async fn create(&self, spec: &DatasetSpec, name: &TableName, schema: SchemaRef, change: Change) -> Result<u64> {
+    /// Makes the table, beside the former one if there is one, whose place it takes when it is loaded.
+    async fn create(
+        &self,
+        spec: &DatasetSpec,
+        name: TableName,
+        schema: SchemaRef,
+        former: Option<TableId>,
+    ) -> Result<u64> {
         let acceleration = &spec.acceleration;
         let mut table = ddl::new_table(
             name.clone(),
@@ -126,35 +110,49 @@ impl<'a> Applier<'a> {
             acceleration.primary_key.clone(),
             acceleration.params.clone(),
         )?;
-        table.or_replace = change == Change::Replaced;
+        table.or_replace = former.is_some();
         table.dataset = Some(dataset_of(spec));
-        table.loading = true;
-        propose(self.engine.node(), Command::CreateTable(Box::new(table))).await?;
-        let loaded = self.load(spec, name).await;
-        if let Err(error) = &loaded
-            && error.kind != ErrorKind::Unknown
-        {
-            // A dataset that never loaded must not answer queries as if it were empty.
-            propose(self.engine.node(), ddl::drop_command(name)).await?;
+        let load = self.engine.begin_load(table).await?;
+        let replaces = load.table(&self.engine.node().state())?.load.and_then(|l| l.replaces);
+        if replaces.is_some_and(|id| Some(id) != former) {
+            return Err(Error::conflict(format!(
+                "table {name} was replaced by another statement meanwhile; nothing was changed, try again"
+            )));
         }
-        loaded
+        let id = load.id();
+        load.run(self.load(spec, id)).await
     }
 
     /// Replaces the rows of the table by those of its source, in one commit.
-    async fn load(&self, spec: &DatasetSpec, name: &TableName) -> Result<u64> {
+    async fn load(&self, spec: &DatasetSpec, table: TableId) -> Result<u64> {
+        let dataset = dataset_of(spec);
+        let dataset = &dataset;
         self.engine
             .attempts(|state, attempt| async move {
                 let attempt = attempt_for(attempt, spec)?;
-                let table = existing(&state, name)?;
+                let table = loadable(&state, table)?;
                 let source = listing(&attempt, spec).await?;
                 let plan = matched(source, &table)?;
                 let place = &spec.source.from;
                 let (writer, caller) = (self.engine.writer(), Caller::default());
-                let loaded = writer.write(&attempt, &state, &table, plan, WriteKind::Refresh, &caller).await;
+                let loaded = writer.write(&attempt, &state, &table, plan, WriteKind::Refresh(dataset), &caller).await;
                 loaded.map_err(|e| e.context(&format!("loading {place}")))
             })
             .await
     }
+}
+
+fn failed(spec: &DatasetSpec, error: &Error) -> Value {
+    json!({
+        "table": TableName::public(&spec.name).to_string(), "action": "failed", "detail": error.message,
+        "error": error.kind,
+    })
+}
+
+fn loadable(state: &ClusterState, table: TableId) -> Result<Arc<Table>> {
+    state.tables.get(&table).cloned().ok_or_else(|| {
+        Error::not_found("the table was dropped or replaced by another statement while it was loaded; apply it again")
+    })
 }
 
 fn dataset_of(spec: &DatasetSpec) -> Dataset {
@@ -166,13 +164,17 @@ fn dataset_of(spec: &DatasetSpec) -> Dataset {
     }
 }
 
-fn decide(state: &ClusterState, name: &TableName, spec: &DatasetSpec, schema: &SchemaRef) -> Result<Change> {
-    let Some(table) = state.table(name) else { return Ok(Change::Created) };
+fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, schema: &SchemaRef) -> Result<Change> {
+    let Some(table) = former else { return Ok(Change::Created) };
     let Some(dataset) = &table.dataset else {
         return Err(Error::already_exists(format!(
             "table {name} was made by CREATE TABLE; drop it or name the dataset otherwise"
         )));
     };
+    if table.load.is_some() {
+        // Its load may be broken off, and is not ours to end: it is made anew beside it.
+        return Ok(Change::Created);
+    }
     let alike = table.schema.0 == *schema
         && table.partition_spec == spec.acceleration.partition_spec()
         && table.primary_key == spec.acceleration.primary_key
@@ -195,103 +197,10 @@ fn attempt_for(attempt: Attempt, spec: &DatasetSpec) -> Result<Attempt> {
 
 /// The files of a dataset as a table.
 async fn listing(attempt: &Attempt, spec: &DatasetSpec) -> Result<Arc<dyn TableProvider>> {
-    let session = match &spec.source.s3 {
-        None => attempt.session().clone(),
-        Some(options) => session::with_s3(attempt.session(), options)?,
-    };
-    let place = spec.source.from.to_string();
-    let url = listing_url(&spec.source.from)?;
-    let options = listing_options(&spec.source);
-    let unreadable = |e: DataFusionError| Error::from(e).context(&format!("{place} cannot be read"));
-    let files = files(&session, &url, &options).await.map_err(unreadable)?;
-    // A typing error in a path must not load as an empty table.
-    if files.is_empty() {
-        return Err(Error::not_found(format!(
-            "{place} holds no file ending in `{}`; check the path, and end a folder with `/`",
-            options.file_extension
-        )));
+    match &spec.source.s3 {
+        None => source::table(attempt.session(), &spec.source).await,
+        Some(options) => source::table(&session::with_s3(attempt.session(), options)?, &spec.source).await,
     }
-    let config = ListingTableConfig::new(url.clone()).with_listing_options(options.clone());
-    match config.infer_schema(&session).await {
-        Ok(config) => Ok(Arc::new(ListingTable::try_new(config)?)),
-        Err(error) => Err(unreadable_file(&session, &url, &options, &files, &place, error).await),
-    }
-}
-
-/// The files of a place.
-async fn files(
-    session: &SessionState,
-    url: &ListingTableUrl,
-    options: &ListingOptions,
-) -> Result<Vec<ObjectMeta>, DataFusionError> {
-    let store = datafusion::catalog::Session::runtime_env(session).object_store(url.object_store())?;
-    url.list_all_files(session, store.as_ref(), &options.file_extension).await?.try_collect().await
-}
-
-/// Names the first file whose columns cannot be told; if there is none, the files do not go together.
-async fn unreadable_file(
-    session: &SessionState,
-    url: &ListingTableUrl,
-    options: &ListingOptions,
-    files: &[ObjectMeta],
-    place: &str,
-    together: DataFusionError,
-) -> Error {
-    let Ok(store) = datafusion::catalog::Session::runtime_env(session).object_store(url.object_store()) else {
-        return together.into();
-    };
-    for file in files {
-        if let Err(error) = options.format.infer_schema(session, &store, std::slice::from_ref(file)).await {
-            // Without its root, as the stores keep it.
-            let file = format!("/{}", file.location);
-            return Error::from(error)
-                .context(&format!("file {file} of {place} is no readable {}", extension(options)));
-        }
-    }
-    Error::from(together).context(&format!("the files of {place} do not go together"))
-}
-
-fn extension(options: &ListingOptions) -> String {
-    options.format.get_ext().trim_start_matches('.').to_uppercase()
-}
-
-/// The place, its glob apart: the library reads globs in local paths only.
-fn listing_url(from: &Location) -> Result<ListingTableUrl> {
-    let (bucket, key) = match from {
-        Location::File(path) => return Ok(ListingTableUrl::parse(path)?),
-        Location::S3 { bucket, key } => (bucket, key),
-    };
-    let folder = match key.find(['*', '?', '[']) {
-        Some(glob) => key[..glob].rfind('/').map_or(0, |slash| slash + 1),
-        None => key.len(),
-    };
-    let (prefix, pattern) = key.split_at(folder);
-    let url = Url::parse(&format!("s3://{bucket}/{prefix}")).map_err(|e| Error::invalid(format!("{from}: {e}")))?;
-    let url = ListingTableUrl::try_new(url, None)?;
-    Ok(if pattern.is_empty() { url } else { url.with_glob(pattern)? })
-}
-
-fn listing_options(source: &SourceSpec) -> ListingOptions {
-    let (format, extension): (Arc<dyn FileFormat>, &str) = match &source.format {
-        SourceFormat::Parquet => (Arc::new(ParquetFormat::default().with_enable_pruning(true)), ".parquet"),
-        SourceFormat::Csv(csv) => {
-            let byte = |c: char| u8::try_from(c).unwrap_or(b',');
-            let format = CsvFormat::default()
-                .with_has_header(csv.has_header)
-                .with_delimiter(byte(csv.delimiter))
-                .with_quote(byte(csv.quote))
-                .with_escape(csv.escape.map(byte))
-                .with_comment(csv.comment.map(byte))
-                .with_schema_infer_max_rec(csv.schema_infer_max_records);
-            (Arc::new(format), ".csv")
-        }
-    };
-    // A single named file counts whatever its ending is.
-    let text = source.from.to_string();
-    let last = text.rsplit('/').next().unwrap_or_default();
-    let extension =
-        if last.is_empty() || last.ends_with(extension) || last.contains(['*', '?', '[']) { extension } else { "" };
-    ListingOptions::new(format).with_file_extension(extension)
 }
 
 /// The source's columns in the table's order.

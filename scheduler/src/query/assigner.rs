@@ -1,4 +1,4 @@
-//! Places partitions that a write meets for the first time: one entry of the replicated log for all of them.
+//! What the query path asks of the replicated log: changes, and partitions that a write meets for the first time.
 use ancho_common::{
     error::{Error, Result},
     ids::{RequestId, TableId},
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::{
     raft::RaftNode,
-    state::{AssignedPartition, ClusterState, Command, NewPartition, Outcome, Request},
+    state::{Command, Outcome, Request},
 };
 
 /// Through this scheduler, wherever the leader is.
@@ -29,27 +29,8 @@ impl RaftAssigner {
 #[async_trait]
 impl PartitionAssigner for RaftAssigner {
     async fn ensure(&self, table: TableId, keys: &[PartitionKey]) -> Result<Vec<Route>> {
-        let partitions = keys.iter().map(|key| NewPartition { key: key.clone(), owners: Vec::new() }).collect();
-        let outcome = propose(&self.node, Command::EnsurePartitions { table, partitions }).await?;
-        let Outcome::Partitions { partitions } = outcome else {
-            return Err(Error::internal("the answer to a request for partitions is of another kind"));
-        };
-        let state = self.node.state();
-        partitions.iter().map(|p| route(&state, p)).collect()
+        self.node.ensure_partitions(table, keys.to_vec()).await
     }
-}
-
-fn route(state: &ClusterState, partition: &AssignedPartition) -> Result<Route> {
-    let owner = partition.owners.first().and_then(|id| state.executors.get(id)).ok_or_else(|| {
-        Error::unavailable(format!("no executor is up to take partition {}; try again", partition.partition))
-    })?;
-    Ok(Route {
-        key: partition.key.clone(),
-        partition: partition.partition,
-        epoch: partition.epoch,
-        executor: owner.id.clone(),
-        url: owner.url.clone(),
-    })
 }
 
 /// Applies a command once and returns what it did.

@@ -122,7 +122,7 @@ impl Attempt {
         for read in reads {
             if !answers(&read.url).await {
                 return Error::unavailable(format!(
-                    "table {}: partition {} cannot be read now: executor {} does not answer; try again",
+                    "table {}: partition {} cannot be served now: executor {} does not answer; try again",
                     read.table, read.partition, read.url
                 ))
                 .into();

@@ -1,4 +1,4 @@
-//! `CREATE TABLE` and `DROP TABLE`.
+//! `CREATE TABLE`, and the names that it, `DROP TABLE` and `ALTER TABLE` use.
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
@@ -23,11 +23,14 @@ use datafusion::{
 use super::attempt::bind;
 use crate::{
     planner::{
-        catalog::{CATALOG, DEFAULT_SCHEMA},
+        catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
         single_row,
     },
-    state::{Command, Dataset, NewPartition, NewTable, Schema, TableName},
+    state::{Dataset, NewPartition, NewTable, Schema, TableName},
 };
+
+/// The schema that describes the catalog.
+const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// A `CREATE TABLE` as the cluster understands it.
 #[derive(Debug)]
@@ -48,12 +51,6 @@ pub async fn create_request(
     parameters: Option<&RecordBatch>,
 ) -> Result<CreateRequest> {
     refuse_unsupported(&create)?;
-    if create.or_replace && create.query.is_some() {
-        // The old rows would be gone before the new ones are there.
-        return Err(Error::unsupported(
-            "CREATE OR REPLACE TABLE … AS is not offered; use INSERT OVERWRITE, or DROP TABLE and CREATE TABLE … AS",
-        ));
-    }
     let partition_by = create.partition_by.take().map(|e| expressions(*e)).unwrap_or_default();
     let params = table_params(std::mem::replace(&mut create.table_options, CreateTableOptions::None))?;
     let has_query = create.query.is_some();
@@ -212,13 +209,17 @@ pub fn table_name(reference: &TableReference) -> Result<TableName> {
     }
     match reference.schema() {
         None | Some(DEFAULT_SCHEMA) => Ok(TableName::public(reference.table())),
+        Some(schema @ (SYSTEM_SCHEMA | INFORMATION_SCHEMA)) => Err(Error::invalid(format!(
+            "{schema}.{} is a system table: system tables cannot be created, changed, renamed or dropped",
+            reference.table()
+        ))),
         Some(schema) => {
-            Err(Error::invalid(format!("tables cannot be created in schema {schema}; use schema {DEFAULT_SCHEMA}")))
+            Err(Error::not_found(format!("schema {schema} does not exist; tables live in schema {DEFAULT_SCHEMA}")))
         }
     }
 }
 
-/// A name as written in `DROP TABLE`.
+/// A name as written in `DROP TABLE` or `ALTER TABLE`.
 ///
 /// # Errors
 /// It has too many parts, or names another catalog or schema.
@@ -237,12 +238,6 @@ pub fn object_name(name: &ObjectName) -> Result<TableName> {
         _ => return Err(Error::invalid(format!("{name} is not a table name"))),
     };
     table_name(&reference)
-}
-
-/// Drops a table by id's name; used to take back a table whose first load failed.
-#[must_use]
-pub fn drop_command(name: &TableName) -> Command {
-    Command::DropTable { name: name.clone(), if_exists: true }
 }
 
 /// The id that an outcome of `CreateTable` carries.

@@ -2,7 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ancho_common::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, Result},
     plan::channels::Channels,
 };
 use arrow::{
@@ -25,6 +25,7 @@ use super::{
     assigner::propose,
     attempt::{Attempt, bind},
     ddl, explain,
+    load::{Begun, TableLoad, given_up},
     recent::{Planned, RecentPlans},
     retry::{surface, until_served},
     statement::Statement,
@@ -46,7 +47,7 @@ use crate::{
         table::still_loading,
     },
     raft::RaftNode,
-    state::{ClusterState, Command, Table, TableName},
+    state::{ClusterState, Command, NewTable, Table, TableName},
 };
 
 /// Runs statements on one scheduler.
@@ -56,15 +57,24 @@ pub struct QueryEngine {
     sessions: Sessions,
     writer: Writer,
     recent: RecentPlans,
-    partition_wait: Duration,
+    patience: Patience,
+}
+
+/// How long statements wait, and how often they say that they go on.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Longest wait for a partition without a serving owner.
+    pub partition_wait: Duration,
+    /// Time between two renewals of a load: a small part of the time after which the leader gives one up.
+    pub load_renewal: Duration,
 }
 
 impl QueryEngine {
-    /// `partition_wait` bounds how long a statement waits for a partition without a serving owner.
+    /// Over this scheduler's part of the group.
     #[must_use]
-    pub fn new(node: RaftNode, sessions: Sessions, channels: Channels, partition_wait: Duration) -> Self {
+    pub fn new(node: RaftNode, sessions: Sessions, channels: Channels, patience: Patience) -> Self {
         let writer = Writer::new(node.clone(), channels);
-        Self { node, sessions, writer, recent: RecentPlans::default(), partition_wait }
+        Self { node, sessions, writer, recent: RecentPlans::default(), patience }
     }
 
     fn attempt(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<Attempt> {
@@ -77,7 +87,7 @@ impl QueryEngine {
         F: Fn(Arc<ClusterState>, Attempt) -> Fut,
         Fut: Future<Output = PlanResult<T>>,
     {
-        until_served(&self.node, self.partition_wait, |state, options| {
+        until_served(&self.node, self.patience.partition_wait, |state, options| {
             let attempt = self.attempt(&state, options);
             let work = &work;
             async move { work(state, attempt?).await }
@@ -88,6 +98,14 @@ impl QueryEngine {
     /// The replicated state behind this engine.
     pub(crate) fn node(&self) -> &RaftNode {
         &self.node
+    }
+
+    /// Creates a table and begins its load.
+    pub(crate) async fn begin_load(&self, table: NewTable) -> Result<TableLoad> {
+        match TableLoad::begin(&self.node, table, self.patience.load_renewal).await? {
+            Begun::Load(load) => Ok(load),
+            Begun::Exists(_) => Err(Error::internal("a table that was to be made anew was kept")),
+        }
     }
 
     pub(crate) fn writer(&self) -> &Writer {
@@ -130,8 +148,7 @@ impl QueryEngine {
     async fn explained(
         &self,
         inner: &Statement,
-        analyze: bool,
-        verbose: bool,
+        (analyze, verbose, tree): (bool, bool, bool),
         parameters: Option<&RecordBatch>,
     ) -> Result<QueryStream> {
         let Statement::Query(statement) = inner else {
@@ -143,7 +160,7 @@ impl QueryEngine {
                 if analyze {
                     explain::analyze(&attempt, plan, verbose).await
                 } else {
-                    explain::explain(&attempt, plan).await
+                    explain::explain(&attempt, plan, tree).await
                 }
             })
             .await?;
@@ -177,36 +194,28 @@ impl QueryEngine {
         let state = self.node.linearizable().await?;
         let attempt = self.attempt(&state, PlanOptions::default())?;
         let request = ddl::create_request(attempt.session(), create.clone(), parameters).await?;
-        let name = request.table.name.clone();
-        let outcome = propose(&self.node, Command::CreateTable(Box::new(request.table))).await?;
-        let (_, created) = ddl::created(&outcome)?;
-        if !created {
-            // What exists may be the rest of an earlier statement that was broken off.
-            let table = existing(&self.node.state(), &name)?;
-            return if table.loading { Err(still_loading(&table)) } else { Ok(0) };
-        }
         if request.query.is_none() {
+            propose(&self.node, Command::CreateTable(Box::new(request.table))).await?;
             return Ok(0);
         }
-        let filled = self
-            .attempts(|state, attempt| {
-                let name = &name;
-                async move {
-                    // Planned again: what the query reads may have changed or moved since.
-                    let request = ddl::create_request(attempt.session(), create.clone(), parameters).await?;
-                    let query = request.query.ok_or_else(|| Error::internal("the query of a table went away"))?;
-                    let table = existing(&state, name)?;
-                    self.writer.write(&attempt, &state, &table, query, WriteKind::Fill, caller).await
-                }
-            })
-            .await;
-        if let Err(error) = &filled
-            && error.kind != ErrorKind::Unknown
-        {
-            // A table whose query failed must not stay behind half made.
-            propose(&self.node, ddl::drop_command(&name)).await?;
-        }
-        filled
+        let load = match TableLoad::begin(&self.node, request.table, self.patience.load_renewal).await? {
+            Begun::Load(load) => load,
+            Begun::Exists(id) => {
+                // What exists may be the rest of an earlier statement that was broken off.
+                let state = self.node.state();
+                let loading = state.tables.get(&id).filter(|table| table.load.is_some());
+                return loading.map_or(Ok(0), |table| Err(still_loading(table)));
+            }
+        };
+        let id = load.id();
+        let filled = self.attempts(|state, attempt| async move {
+            // Planned again: what the query reads may have changed or moved since.
+            let request = ddl::create_request(attempt.session(), create.clone(), parameters).await?;
+            let query = request.query.ok_or_else(|| Error::internal("the query of a table went away"))?;
+            let table = state.tables.get(&id).ok_or_else(|| given_up(id))?;
+            self.writer.write(&attempt, &state, table, query, WriteKind::Fill, caller).await
+        });
+        load.run(filled).await
     }
 
     async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
@@ -218,6 +227,11 @@ impl QueryEngine {
                     let name = ddl::object_name(&name)?;
                     propose(&self.node, Command::DropTable { name, if_exists }).await?;
                 }
+                Ok(0)
+            }
+            Statement::RenameTable { name, to, if_exists } => {
+                let (name, to) = (ddl::object_name(&name)?, ddl::object_name(&to)?);
+                propose(&self.node, Command::RenameTable { name, to, if_exists }).await?;
                 Ok(0)
             }
             Statement::Query(_) | Statement::Explain { .. } => {
@@ -292,7 +306,7 @@ impl SqlService for QueryEngine {
                 self.recent.put(sql, parameters, planned);
                 (schema, wanted)
             }
-            Statement::Explain { inner, analyze: _, verbose: _ } => {
+            Statement::Explain { inner, .. } => {
                 let wanted = match inner.as_ref() {
                     Statement::Query(statement) => parameter_schema(&attempt.logical(statement.clone(), None).await?)?,
                     _ => return Err(Error::unsupported("EXPLAIN is offered for queries only")),
@@ -308,7 +322,7 @@ impl SqlService for QueryEngine {
                 let wanted = request.query.as_ref().map(parameter_schema).transpose()?;
                 (Arc::clone(&none), wanted.unwrap_or(none))
             }
-            Statement::DropTable { .. } => (Arc::clone(&none), none),
+            Statement::DropTable { .. } | Statement::RenameTable { .. } => (Arc::clone(&none), none),
         };
         Ok(PreparedStatement { schema, parameters, kind })
     }
@@ -319,8 +333,8 @@ impl SqlService for QueryEngine {
                 let announced = self.recent.take(sql, parameters.as_ref());
                 self.rows(&statement, parameters.as_ref(), announced).await
             }
-            Statement::Explain { inner, analyze, verbose } => {
-                self.explained(&inner, analyze, verbose, parameters.as_ref()).await
+            Statement::Explain { inner, analyze, verbose, tree } => {
+                self.explained(&inner, (analyze, verbose, tree), parameters.as_ref()).await
             }
             other => match other.kind() {
                 StatementKind::Update => Err(Error::invalid("this statement yields no rows; run it as an update")),
@@ -337,8 +351,7 @@ impl SqlService for QueryEngine {
     fn catalog(&self) -> Result<CatalogListing> {
         let state = self.node.state();
         let mut tables: Vec<TableInfo> = state
-            .tables
-            .values()
+            .listed()
             .map(|t| TableInfo {
                 catalog: CATALOG.into(),
                 schema: t.name.schema.clone(),

@@ -8,7 +8,7 @@ use arrow::{
 };
 use datafusion::{
     logical_expr::LogicalPlan,
-    physical_plan::{ExecutionPlan, execute_stream},
+    physical_plan::{ExecutionPlan, displayable, execute_stream},
 };
 use datafusion_distributed::{
     DistributedExec, DistributedMetricsFormat, display_plan_ascii, rewrite_distributed_plan_with_metrics,
@@ -37,14 +37,20 @@ fn rows(parts: &[(&str, String)]) -> Result<RecordBatch> {
     RecordBatch::try_new(schema(), vec![kinds, plans]).map_err(|e| Error::internal(e.to_string()))
 }
 
-/// `EXPLAIN`: the optimized logical plan and the distributed plan with its stages, tasks and owners.
+/// `EXPLAIN`: the optimized logical plan and the distributed plan with its stages, tasks and owners; as a tree only with
+/// its nodes.
 ///
 /// # Errors
 /// The statement cannot be planned.
-pub async fn explain(attempt: &Attempt, plan: LogicalPlan) -> PlanResult<RecordBatch> {
+pub async fn explain(attempt: &Attempt, plan: LogicalPlan, tree: bool) -> PlanResult<RecordBatch> {
     let logical = attempt.session().optimize(&plan)?.display_indent().to_string();
     let physical = attempt.physical(plan).await?;
-    Ok(rows(&[("logical_plan", logical), ("distributed_plan", display_plan_ascii(physical.as_ref(), false))])?)
+    let text = if tree {
+        displayable(physical.as_ref()).tree_render().to_string()
+    } else {
+        display_plan_ascii(physical.as_ref(), false)
+    };
+    Ok(rows(&[("logical_plan", logical), ("distributed_plan", text)])?)
 }
 
 /// `EXPLAIN ANALYZE`: runs the query, discards its rows, and shows rows, bytes and time of each stage.

@@ -9,9 +9,11 @@
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`explain`] – the distributed plan as text
 //! * [`write`] – stage on the owners, one commit, publish
-//! * [`ddl`] – `CREATE TABLE`, `DROP TABLE`
+//! * [`load`] – the first load of a table, kept alive and taken back
+//! * [`ddl`] – `CREATE TABLE`, and the names of tables
 //! * [`apply`] – datasets: declared tables that mirror files
-//! * [`assigner`] – places partitions that a write meets for the first time
+//! * [`source`] – the files of a dataset
+//! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
 //! * [`status`] – the cluster at a glance
 pub mod apply;
 pub mod assigner;
@@ -20,9 +22,11 @@ pub mod computed;
 pub mod ddl;
 pub mod engine;
 pub mod explain;
+pub mod load;
 pub mod names;
 pub mod recent;
 pub mod retry;
+pub mod source;
 pub mod statement;
 pub mod status;
 pub mod write;

@@ -4,7 +4,10 @@ use ancho_common::{
     exact::literals::mark_doubles,
 };
 use datafusion::{
-    logical_expr::sqlparser::ast::{self, CreateTable, Statement as Sql},
+    common::format::{ExplainFormat, ExplainStatementOptions},
+    logical_expr::sqlparser::ast::{
+        self, AlterTable, AlterTableOperation, CreateTable, RenameTableNameKind, Statement as Sql,
+    },
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
@@ -24,6 +27,8 @@ pub enum Statement {
         analyze: bool,
         /// More detail.
         verbose: bool,
+        /// As boxes rather than as indented lines.
+        tree: bool,
     },
     /// `CREATE TABLE`, with or without a query.
     CreateTable(Box<CreateTable>),
@@ -33,6 +38,15 @@ pub enum Statement {
     DropTable {
         /// Tables, as written.
         names: Vec<ast::ObjectName>,
+        /// A missing one is fine.
+        if_exists: bool,
+    },
+    /// `ALTER TABLE … RENAME TO …`.
+    RenameTable {
+        /// Table, as written.
+        name: ast::ObjectName,
+        /// New name, as written.
+        to: ast::ObjectName,
         /// A missing one is fine.
         if_exists: bool,
     },
@@ -57,11 +71,11 @@ impl Statement {
 
     fn classify(statement: DfStatement) -> Result<Self> {
         match statement {
-            DfStatement::Explain(explain) => Ok(Self::Explain {
-                inner: Box::new(Self::classify(*explain.statement)?),
-                analyze: explain.options.analyze,
-                verbose: explain.options.verbose,
-            }),
+            DfStatement::Explain(explain) => {
+                let tree = is_tree(&explain.options)?;
+                let ExplainStatementOptions { analyze, verbose, .. } = explain.options;
+                Ok(Self::Explain { inner: Box::new(Self::classify(*explain.statement)?), analyze, verbose, tree })
+            }
             DfStatement::CopyTo(_) => Err(not_offered("COPY")),
             DfStatement::CreateExternalTable(_) => {
                 Err(Error::unsupported("CREATE EXTERNAL TABLE is not offered; declare a dataset and use `ancho apply`"))
@@ -101,13 +115,20 @@ impl Statement {
             | Sql::ShowDatabases { .. }
             | Sql::ShowSchemas { .. }
             | Sql::ExplainTable { .. }) => Ok(Self::Query(DfStatement::Statement(Box::new(query)))),
-            Sql::Explain { statement, analyze, verbose, .. } => {
-                Ok(Self::Explain { inner: Box::new(Self::classify_sql(*statement)?), analyze, verbose })
-            }
+            Sql::AlterTable(alter) => Self::classify_alter(alter),
             other => {
                 let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
                 Err(not_offered(&words.join(" ")))
             }
+        }
+    }
+
+    fn classify_alter(alter: AlterTable) -> Result<Self> {
+        match alter.operations.as_slice() {
+            [AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }] if !alter.only => {
+                Ok(Self::RenameTable { name: alter.name, to: to.clone(), if_exists: alter.if_exists })
+            }
+            _ => Err(Error::unsupported("of ALTER TABLE only ALTER TABLE … RENAME TO … is offered")),
         }
     }
 
@@ -116,8 +137,25 @@ impl Statement {
     pub fn kind(&self) -> StatementKind {
         match self {
             Self::Query(_) | Self::Explain { .. } => StatementKind::Query,
-            Self::CreateTable(_) | Self::Insert(_) | Self::DropTable { .. } => StatementKind::Update,
+            Self::CreateTable(_) | Self::Insert(_) | Self::DropTable { .. } | Self::RenameTable { .. } => {
+                StatementKind::Update
+            }
         }
+    }
+}
+
+/// Whether `EXPLAIN` is to draw a tree.
+fn is_tree(options: &ExplainStatementOptions) -> Result<bool> {
+    if options.analyze_level.is_some() || options.analyze_categories.is_some() || options.show_statistics.is_some() {
+        return Err(Error::unsupported("of the options of EXPLAIN, ANALYZE, VERBOSE and FORMAT are offered"));
+    }
+    match &options.format {
+        None | Some(ExplainFormat::Indent) => Ok(false),
+        Some(ExplainFormat::Tree) if options.analyze => {
+            Err(Error::unsupported("EXPLAIN ANALYZE has the format INDENT only; leave FORMAT out"))
+        }
+        Some(ExplainFormat::Tree) => Ok(true),
+        Some(other) => Err(Error::unsupported(format!("EXPLAIN FORMAT {other} is not offered; INDENT and TREE are"))),
     }
 }
 
@@ -134,7 +172,7 @@ fn text(error: &datafusion::error::DataFusionError) -> String {
 
 fn not_offered(what: &str) -> Error {
     Error::unsupported(format!(
-        "{what} is not offered; SELECT, INSERT, CREATE TABLE, DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
+        "{what} is not offered; SELECT, INSERT, CREATE TABLE, ALTER TABLE … RENAME, DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
     ))
 }
 
@@ -156,6 +194,11 @@ mod tests {
             ("create table t (a int) partition by (bucket(4, a), year(d))", StatementKind::Update),
             ("create table t as select 1", StatementKind::Update),
             ("drop table if exists t", StatementKind::Update),
+            ("create or replace table t as select 1", StatementKind::Update),
+            ("alter table if exists t rename to public.u", StatementKind::Update),
+            ("explain format tree select 1", StatementKind::Query),
+            ("explain format indent select 1", StatementKind::Query),
+            ("explain analyze format indent select 1", StatementKind::Query),
         ] {
             assert_eq!(Statement::parse(sql).unwrap().kind(), kind, "{sql}");
         }
@@ -163,7 +206,19 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_with_a_reason() {
-        for sql in ["", "select 1; select 2", "selec 1", "begin", "update t set a = 1", "copy t to 'x'", "set a = 1"] {
+        for sql in [
+            "",
+            "select 1; select 2",
+            "selec 1",
+            "begin",
+            "update t set a = 1",
+            "copy t to 'x'",
+            "set a = 1",
+            "alter table t add column b int",
+            "explain format graphviz select 1",
+            "explain format nothing select 1",
+            "explain analyze format tree select 1",
+        ] {
             let error = Statement::parse(sql).unwrap_err();
             assert!(!error.message.is_empty(), "{sql}");
         }

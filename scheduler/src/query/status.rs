@@ -40,7 +40,7 @@ pub async fn cluster_status(node: &RaftNode) -> Result<Value> {
         "cluster_id": state.cluster_id,
         "schedulers": schedulers,
         "executors": executors(&state),
-        "tables": state.tables.values().map(|t| table(&state, t)).collect::<Vec<_>>(),
+        "tables": state.listed().map(|t| table(&state, t)).collect::<Vec<_>>(),
     }))
 }
 

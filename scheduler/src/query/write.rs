@@ -7,7 +7,7 @@ use std::{
 
 use ancho_common::{
     error::{Error, ErrorKind, Result},
-    ids::{ExecutorId, PartitionId, WriteId},
+    ids::{ExecutorId, PartitionId, TableId, WriteId},
     plan::{
         channels::Channels,
         router::{Route, SentRows},
@@ -21,8 +21,9 @@ use ancho_proto::v1::{
 use datafusion::{
     common::{
         DFSchema,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
+    datasource::source_as_provider,
     logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder},
 };
 use futures::future::{join_all, try_join_all};
@@ -30,30 +31,39 @@ use futures::future::{join_all, try_join_all};
 use super::{assigner::propose, attempt::Attempt};
 use crate::{
     frontend::caller::Caller,
-    planner::{refusal::PlanResult, write::WriteNode},
+    planner::{
+        refusal::PlanResult,
+        table::{AnchoTable, still_loading},
+        write::WriteNode,
+    },
     raft::RaftNode,
-    state::{ClusterState, ColumnSummary, Command, CommittedPart, Outcome, StagedPart, Table},
+    state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table},
 };
 
 /// Largest answer of an executor: statistics of many partitions with long bounds.
 const MAX_REPLY: usize = 64 << 20;
 
 /// What kind of write it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteKind {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WriteKind<'a> {
     /// Adds rows.
     Append,
     /// Adds the first rows of a new table, which cannot be read before.
     Fill,
     /// The rows replace all rows of the table.
     Overwrite,
-    /// As `Overwrite`, and ends a refresh of a dataset.
-    Refresh,
+    /// As `Overwrite`, and ends a load of a dataset under this definition.
+    Refresh(&'a Dataset),
 }
 
-impl WriteKind {
+impl WriteKind<'_> {
     fn overwrites(self) -> bool {
         !matches!(self, Self::Append | Self::Fill)
+    }
+
+    /// It may be the first write of a table.
+    fn fills(self) -> bool {
+        matches!(self, Self::Fill | Self::Refresh(_))
     }
 }
 
@@ -81,9 +91,13 @@ impl Writer {
         state: &ClusterState,
         table: &Table,
         input: LogicalPlan,
-        kind: WriteKind,
+        kind: WriteKind<'_>,
         caller: &Caller,
     ) -> PlanResult<u64> {
+        if table.load.is_some() && !kind.fills() {
+            return Err(still_loading(table).into());
+        }
+        let based_on = based_on(state, table, &input, kind)?;
         let target = Arc::new(WriteTarget {
             write_id: WriteId::new(),
             table_id: table.id,
@@ -106,10 +120,7 @@ impl Writer {
         }
         let rows = sent.values().map(|s| s.rows).sum();
         staged.touch(sent.values().map(|s| s.route.url.clone()));
-        if table.loading && !matches!(kind, WriteKind::Fill | WriteKind::Refresh) {
-            return Err(crate::planner::table::still_loading(table).into());
-        }
-        if sent.is_empty() && matches!(kind, WriteKind::Append | WriteKind::Overwrite) {
+        if sent.is_empty() && !kind.fills() {
             staged.settle();
             return Ok(0);
         }
@@ -119,7 +130,11 @@ impl Writer {
             write_id: target.write_id,
             overwrite: kind.overwrites(),
             parts,
-            refreshed: kind == WriteKind::Refresh,
+            refreshed: match kind {
+                WriteKind::Refresh(dataset) => Some(dataset.clone()),
+                _ => None,
+            },
+            based_on,
         };
         // From here on a caller that goes away must not take back what may be committed.
         staged.settle();
@@ -187,6 +202,31 @@ impl Writer {
             .max_decoding_message_size(MAX_REPLY)
             .max_encoding_message_size(MAX_REPLY))
     }
+}
+
+/// The table whose rows this write puts an end to, at the version that the state shows, if its own rows are made from
+/// them: rows that others add to it meanwhile must not be lost.
+fn based_on(
+    state: &ClusterState,
+    table: &Table,
+    input: &LogicalPlan,
+    kind: WriteKind<'_>,
+) -> Result<Option<(TableId, u64)>> {
+    let ended = match table.load {
+        Some(load) => load.replaces,
+        None => kind.overwrites().then_some(table.id),
+    };
+    let Some(ended) = ended.and_then(|id| state.tables.get(&id)) else { return Ok(None) };
+    let mut reads = false;
+    input.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+        {
+            reads |= provider.downcast_ref::<AnchoTable>().is_some_and(|t| t.table().id == ended.id);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(reads.then_some((ended.id, ended.version)))
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.

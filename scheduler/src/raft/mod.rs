@@ -15,6 +15,7 @@ mod node;
 mod options;
 mod propose;
 mod read;
+mod routes;
 mod rules;
 mod service;
 mod start;

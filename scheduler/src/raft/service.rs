@@ -1,14 +1,10 @@
 //! The internal gRPC service of a scheduler.
 use std::{pin::Pin, sync::Arc};
 
-use ancho_common::{
-    error::Error as AnchoError,
-    ids::{RequestId, TableId},
-    partition::PartitionKey,
-};
+use ancho_common::{error::Error as AnchoError, ids::TableId, partition::PartitionKey, plan::router::Route};
 use ancho_proto::v1::{
     EnsurePartitionsReply, EnsurePartitionsRequest, NotLeader, ProbeReply, ProbeRequest, ProposeReply, ProposeRequest,
-    RaftMessage, ReadIndexReply, ReadIndexRequest, Route, SessionDown, SessionUp, propose_reply, read_index_reply,
+    RaftMessage, ReadIndexReply, ReadIndexRequest, SessionDown, SessionUp, propose_reply, read_index_reply,
     scheduler_server::{Scheduler, SchedulerServer},
 };
 use async_trait::async_trait;
@@ -20,7 +16,7 @@ use super::{
     node::RaftNode,
     propose::{ATTEMPT_TIMEOUT, Attempt},
 };
-use crate::state::{AssignedPartition, ClusterState, Command, NewPartition, Outcome, Request};
+use crate::state::Request;
 
 /// Largest message of the service: a snapshot of the whole state must fit.
 pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
@@ -112,29 +108,17 @@ impl Scheduler for SchedulerService {
     ) -> Result<Response<EnsurePartitionsReply>, Status> {
         let message = request.into_inner();
         let table = TableId(message.table_id);
-        let partitions = message
+        let keys = message
             .keys
             .iter()
             .map(|text| {
-                let key: PartitionKey = serde_json::from_str(text).map_err(|e| {
+                serde_json::from_str(text).map_err(|e| {
                     AnchoError::invalid(format!("table {table}: partition key `{text}` cannot be read: {e}"))
-                })?;
-                // The leader chooses the owners.
-                Ok(NewPartition { key, owners: Vec::new() })
+                })
             })
-            .collect::<Result<Vec<_>, AnchoError>>()?;
-        let command = Command::EnsurePartitions { table, partitions };
-        let response = self.node.propose(Request { id: RequestId::new(), now_ms: 0, command }).await?;
-        match response.outcome.map_err(AnchoError::from)? {
-            Outcome::Partitions { partitions } => {
-                let state = self.node.state();
-                let routes = partitions.iter().map(|p| route(&state, table, p)).collect::<Result<_, _>>()?;
-                Ok(Response::new(EnsurePartitionsReply { routes }))
-            }
-            other => {
-                Err(AnchoError::internal(format!("partitions of table {table}: unexpected outcome {other:?}")).into())
-            }
-        }
+            .collect::<Result<Vec<PartitionKey>, AnchoError>>()?;
+        let routes = self.node.ensure_partitions(table, keys).await?;
+        Ok(Response::new(EnsurePartitionsReply { routes: routes.iter().map(Route::to_proto).collect() }))
     }
 
     type SessionStream = SessionStream;
@@ -145,25 +129,6 @@ impl Scheduler for SchedulerService {
     ) -> Result<Response<Self::SessionStream>, Status> {
         self.sessions.session(request.into_inner()).await
     }
-}
-
-fn route(state: &ClusterState, table: TableId, partition: &AssignedPartition) -> Result<Route, AnchoError> {
-    let name = || partition.key.display();
-    let primary = partition.owners.first().ok_or_else(|| {
-        AnchoError::unavailable(format!("table {table}: partition {} has no owner, since no executor is up", name()))
-    })?;
-    let executor = state.executors.get(primary).ok_or_else(|| {
-        AnchoError::unavailable(format!("table {table}: the owner {primary} of partition {} is not registered", name()))
-    })?;
-    let key = serde_json::to_string(&partition.key)
-        .map_err(|e| AnchoError::internal(format!("table {table}: partition key {}: {e}", name())))?;
-    Ok(Route {
-        key,
-        partition_id: partition.partition.0,
-        epoch: partition.epoch,
-        executor_id: primary.to_string(),
-        executor_url: executor.url.clone(),
-    })
 }
 
 fn not_leader(leader: Option<(u64, String)>) -> NotLeader {

@@ -118,7 +118,8 @@ mod tests {
             columns: vec![],
         };
         let parts = vec![part];
-        let after = apply(Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: false });
+        let after =
+            apply(Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None });
 
         assert_eq!(Digest::of(&before, &id("b")), Digest::of(&after, &id("b")));
         assert!(!Digest::of(&after, &id("a")).holds_others_than(&Digest::of(&before, &id("a"))));

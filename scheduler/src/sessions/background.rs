@@ -1,5 +1,5 @@
-//! What a scheduler does unasked: the leader gives up silent executors and places partitions without an owner, and
-//! every scheduler checks its state's invariants.
+//! What a scheduler does unasked: the leader gives up silent executors and broken-off loads and places partitions
+//! without an owner, and every scheduler checks its state's invariants.
 use std::{collections::BTreeSet, time::Duration};
 
 use ancho_common::ids::ExecutorId;
@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{Inner, sweep_interval};
+use super::{Inner, loads::LoadWatch, sweep_interval};
 use crate::{
     placement,
     state::{Command, Request, violations},
@@ -90,6 +90,38 @@ pub(super) async fn place(inner: &Inner) {
             return;
         }
         tokio::time::sleep(inner.options.placement_debounce).await;
+    }
+}
+
+/// Proposes [`Command::AbandonLoad`] for every load of a table that nobody has renewed for long.
+pub(super) async fn give_up_loads(inner: &Inner) {
+    let patience = inner.options.load_patience;
+    let mut watch = LoadWatch::new(patience);
+    let mut term = None;
+    let mut ticker = tokio::time::interval(patience / 20);
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        ticker.tick().await;
+        let now = Instant::now();
+        let held_up = now.duration_since(last) > patience / 2;
+        last = now;
+        let led = inner.term_led();
+        if led != term || held_up {
+            watch.clear();
+            term = led;
+        }
+        if led.is_none() {
+            continue;
+        }
+        for (table, renewals) in watch.sweep(&inner.raft.state(), now) {
+            tracing::warn!(%table, "nobody carries the load of a table on, giving it up");
+            if let Err(error) = inner.propose(Command::AbandonLoad { table, renewals: Some(renewals) }).await {
+                tracing::warn!(%table, %error, "a broken-off load could not be given up yet");
+            }
+        }
+        // Proposing takes its time, too.
+        last = last.max(Instant::now());
     }
 }
 

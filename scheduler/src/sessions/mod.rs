@@ -15,11 +15,13 @@
 //! before it gives anyone up. An acknowledgement lets an executor serve on, so it is given only by a leader that a
 //! majority confirms after the beat arrived: a leader that is cut off cannot keep executors serving.
 //!
-//! [`SessionManager::run`] also drives the background duties: the leader marks silent executors down and places
-//! partitions that have no owner ([`crate::placement`]), every scheduler checks its state's invariants.
+//! [`SessionManager::run`] also drives the background duties: the leader marks silent executors down, places
+//! partitions that have no owner ([`crate::placement`]) and gives up loads of tables that nobody carries on, every
+//! scheduler checks its state's invariants.
 mod assignments;
 mod background;
 mod ledger;
+mod loads;
 mod session;
 pub mod wait;
 
@@ -59,6 +61,8 @@ pub struct SessionOptions {
     pub placement_debounce: Duration,
     /// Limits of placement.
     pub placement: PlacementPolicy,
+    /// How long a load of a table may go without a renewal before the leader gives it up.
+    pub load_patience: Duration,
 }
 
 impl Default for SessionOptions {
@@ -69,6 +73,7 @@ impl Default for SessionOptions {
             scheduler_urls: Vec::new(),
             placement_debounce: Duration::from_millis(200),
             placement: PlacementPolicy::default(),
+            load_patience: Duration::from_secs(30),
         }
     }
 }
@@ -99,7 +104,12 @@ impl SessionManager {
     pub async fn run(&self) {
         let inner = &self.inner;
         let duties = async {
-            tokio::join!(background::mark_down(inner), background::place(inner), background::check_invariants(inner))
+            tokio::join!(
+                background::mark_down(inner),
+                background::place(inner),
+                background::give_up_loads(inner),
+                background::check_invariants(inner),
+            )
         };
         let _ = inner.stop.run_until_cancelled(duties).await;
     }

@@ -255,7 +255,16 @@ async fn an_executor_registers_and_is_told_what_to_hold_over_the_network() {
         bytes: 9,
         columns: vec![],
     };
-    leader.apply(Command::CommitWrite { table, write_id, overwrite: false, parts: vec![part], refreshed: false }).await;
+    leader
+        .apply(Command::CommitWrite {
+            table,
+            write_id,
+            overwrite: false,
+            parts: vec![part],
+            refreshed: None,
+            based_on: None,
+        })
+        .await;
     let Down::Assignments(told) = next().await else { panic!() };
     assert_eq!((told.partitions[1].version, &told.partitions[1].commits[0].write_id), (1, &write_id.to_string()));
     leader.end().await;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use ancho_common::{
     error::{Error, ErrorKind},
     ids::TableId,
+    partition::Partitioner,
 };
 use tokio::{sync::watch, time::Instant};
 
-use crate::state::{ClusterState, Partition, Table};
+use crate::state::{ClusterState, Liveness, Partition, Table};
 
 /// Why a wait ended without what it waited for.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -80,25 +81,34 @@ fn first_unserved<'a>(
     table.partitions.values().find(|p| wanted(p) && state.serving_owner(p).is_none())
 }
 
-/// The error for a partition that no owner can serve now.
+/// The error for a partition that no owner can serve now, for readers and writers alike.
 pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> Error {
-    let place = format!("partition {} of table {}", partition.key, table.name);
-    let reason = match partition.owners.first() {
-        None => "has no owner; start an executor".to_owned(),
-        Some(owner) => match state.live_executors().find(|e| e.id == *owner) {
-            None => format!("is owned by executor {owner}, which is down; start it again"),
-            Some(executor) => match executor.hindered.get(&partition.id) {
-                Some(reason) => {
-                    let hindrance = Error::from_text(reason, ErrorKind::Unavailable);
-                    let message = hindrance.message;
-                    let text = format!("{place} is not served: executor {owner} cannot serve it: {message}");
-                    return Error::new(hindrance.kind, text);
-                }
-                None => format!("is still being loaded by executor {owner}; try again"),
-            },
-        },
-    };
-    Error::unavailable(format!("{place} {reason}"))
+    let described = Partitioner::try_new(Arc::clone(&table.schema.0), &table.partition_spec)
+        .map_or_else(|_| partition.key.display(), |partitioner| partitioner.describe(&partition.key));
+    let place = format!("table {}: partition {} ({described})", table.name, partition.id);
+    let mut damaged = !partition.owners.is_empty();
+    let mut holders = Vec::with_capacity(partition.owners.len());
+    for id in &partition.owners {
+        let executor = state.executors.get(id);
+        let hindrance = executor
+            .filter(|e| e.liveness == Liveness::Up)
+            .and_then(|e| e.hindered.get(&partition.id))
+            .map(|reason| Error::from_text(reason, ErrorKind::Unavailable));
+        damaged &= hindrance.as_ref().is_some_and(|h| h.kind == ErrorKind::Corrupt);
+        holders.push(match (executor, hindrance) {
+            (Some(e), Some(hindrance)) => format!("executor {} cannot serve it: {}", e.url, hindrance.message),
+            (Some(e), None) if e.liveness == Liveness::Up => format!("executor {} is still loading it", e.url),
+            (Some(e), None) => format!("executor {} is down", e.url),
+            (None, _) => format!("executor {id} is gone"),
+        });
+    }
+    let why = holders.join(", ");
+    if damaged {
+        // Waiting mends nothing.
+        return Error::corrupt(format!("{place} is damaged: {why}"));
+    }
+    let why = if holders.is_empty() { "no executor holds it" } else { &why };
+    Error::unavailable(format!("{place} cannot be served now: {why}; try again"))
 }
 
 #[cfg(test)]
@@ -130,21 +140,26 @@ mod tests {
 
         apply(&sender, Command::CreateTable(Box::new(new_table("t", 1, &[]))));
         let served = |deadline| wait_served(receiver.clone(), TableId(1), |_| true, deadline);
-        assert!(served(soon()).await.unwrap_err().message.contains("partition 0 of table t has no owner"));
+        assert!(
+            served(soon()).await.unwrap_err().message.contains("(bucket(1, k)=0) cannot be served now: no executor")
+        );
         apply(&sender, register("a", "1"));
         let table =
             Command::CreateTable(Box::new(crate::state::NewTable { or_replace: true, ..new_table("t", 1, &["a"]) }));
         apply(&sender, table);
         let served = |deadline| wait_served(receiver.clone(), TableId(2), |_| true, deadline);
         let loading = served(soon()).await.unwrap_err();
-        assert!(loading.kind.retryable() && loading.message.contains("being loaded by executor a"), "{loading}");
+        assert!(
+            loading.kind.retryable() && loading.message.contains("executor http://a is still loading it"),
+            "{loading}"
+        );
         let partition = *sender.borrow().tables[&TableId(2)].partitions.keys().next().unwrap();
         let report =
             |loaded, hindered| Command::ReportLoaded { executor: id("a"), incarnation: "1".into(), loaded, hindered };
         let hindered = BTreeMap::from([(partition, "no room".repeat(50)), (PartitionId(99), "not owned".into())]);
         apply(&sender, report(BTreeMap::new(), hindered));
         let hindered = served(soon()).await.unwrap_err();
-        assert!(hindered.message.contains("executor a cannot serve it: no room"), "{hindered}");
+        assert!(hindered.message.contains("executor http://a cannot serve it: no room"), "{hindered}");
         let kept = sender.borrow().executors[&id("a")].hindered.clone();
         assert_eq!((kept.len(), kept[&partition].len()), (1, 300), "only what it owns, and short");
 
@@ -154,7 +169,7 @@ mod tests {
         apply(&sender, report(loaded, BTreeMap::new()));
         assert!(waiting.await.unwrap().is_ok());
         apply(&sender, Command::ExecutorDown { executor: id("a"), incarnation: "1".into() });
-        assert!(served(soon()).await.unwrap_err().message.contains("executor a, which is down"));
+        assert!(served(soon()).await.unwrap_err().message.contains("executor http://a is down"));
         assert!(wait_served(receiver.clone(), TableId(2), |_| false, soon()).await.is_ok());
         drop(sender);
         assert!(matches!(wait_until(receiver, |_| false, later()).await, Err(WaitError::Closed)));

@@ -2,7 +2,7 @@
 use ancho_common::error::Error;
 
 use super::{
-    cluster::{ClusterState, Executor, Liveness},
+    cluster::{ClusterState, Dataset, Executor, Liveness},
     command::{Command, Outcome, Refusal, Request, Response},
 };
 
@@ -46,11 +46,14 @@ impl ClusterState {
             Command::RemoveExecutor { executor } => self.remove_executor(&executor),
             Command::CreateTable(table) => self.create_table(*table),
             Command::DropTable { name, if_exists } => self.drop_table(&name, if_exists),
-            Command::AlterDataset { table, dataset } => self.alter_dataset(table, dataset),
+            Command::RenewLoad { table } => self.renew_load(table),
+            Command::AbandonLoad { table, renewals } => self.abandon_load(table, renewals),
+            Command::RenameTable { name, to, if_exists } => self.rename_table(&name, to, if_exists),
             Command::EnsurePartitions { table, partitions } => self.ensure_partitions(table, partitions),
             Command::Place { placements } => self.place(placements),
-            Command::CommitWrite { table, write_id, overwrite, parts, refreshed } => {
-                self.commit_write(table, write_id, overwrite, parts, refreshed.then_some(now_ms))
+            Command::CommitWrite { table, write_id, overwrite, parts, refreshed, based_on } => {
+                let refreshed = refreshed.map(|dataset| Dataset { refreshed_at_ms: Some(now_ms), ..dataset });
+                self.commit_write(table, write_id, overwrite, parts, refreshed, based_on)
             }
         }
     }

@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Schema {
 pub struct Table {
     /// Never reused.
     pub id: TableId,
-    /// Full name; unique among the tables that exist.
+    /// Full name; unique among the tables that are listed.
     pub name: TableName,
     /// Columns.
     pub schema: Schema,
@@ -89,7 +89,7 @@ pub struct Table {
     pub dataset: Option<Dataset>,
     /// Its first rows are still on their way: until they are committed it cannot be read, since it would look empty.
     #[serde(default)]
-    pub loading: bool,
+    pub load: Option<Load>,
     /// Grows with every commit to the table.
     pub version: u64,
     /// Partitions by id.
@@ -99,6 +99,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// It waits, unseen, to take the place of another table.
+    pub fn is_hidden(&self) -> bool {
+        self.load.as_ref().is_some_and(|load| load.replaces.is_some())
+    }
+
     /// Rows of all partitions at their committed versions.
     pub fn rows(&self) -> u64 {
         self.partitions.values().map(|p| p.rows).sum()
@@ -113,6 +118,15 @@ impl Table {
     pub fn partition(&self, key: &PartitionKey) -> Option<&Partition> {
         self.partitions.values().find(|p| p.key == *key)
     }
+}
+
+/// The load that brings a table its first rows; it ends with their commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Grows while somebody carries the load out. One that stands still for long was broken off.
+    pub renewals: u64,
+    /// The table whose place it takes, under the same name. Until then it is not found by its name.
+    pub replaces: Option<TableId>,
 }
 
 /// The source of a table that mirrors one.
@@ -209,7 +223,12 @@ pub enum Liveness {
 impl ClusterState {
     /// The table of this name.
     pub fn table(&self, name: &TableName) -> Option<&Arc<Table>> {
-        self.tables.values().find(|t| t.name == *name)
+        self.listed().find(|t| t.name == *name)
+    }
+
+    /// The tables that have their names: all but those that wait to replace another one.
+    pub fn listed(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.values().filter(|t| !t.is_hidden())
     }
 
     /// The owner that can serve a partition now, primary first: it is up and has loaded the current epoch.

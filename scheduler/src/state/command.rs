@@ -95,15 +95,32 @@ pub enum Command {
         overwrite: bool,
         /// One per touched partition.
         parts: Vec<StagedPart>,
-        /// The refresh that this write ends, if any.
-        refreshed: bool,
+        /// The definition that the rows were loaded under, where the write ends a load of a dataset.
+        refreshed: Option<Dataset>,
+        /// The rows were made from those of this table at this version: refused if it has changed since.
+        #[serde(default)]
+        based_on: Option<(TableId, u64)>,
     },
-    /// Changes a dataset's definition without touching rows.
-    AlterDataset {
-        /// Of this table.
+    /// Says that the load of a table goes on.
+    RenewLoad {
+        /// Which.
         table: TableId,
-        /// New definition.
-        dataset: Dataset,
+    },
+    /// Drops a table whose load was broken off. One that has been loaded stays.
+    AbandonLoad {
+        /// Which.
+        table: TableId,
+        /// Only if the load has not been renewed since this count.
+        renewals: Option<u64>,
+    },
+    /// Gives a table another name.
+    RenameTable {
+        /// Which.
+        name: TableName,
+        /// Its new name.
+        to: TableName,
+        /// A missing table is fine.
+        if_exists: bool,
     },
     /// Forgets an executor that holds nothing.
     RemoveExecutor {
@@ -119,7 +136,7 @@ pub struct NewTable {
     pub name: TableName,
     /// An existing table of that name is fine and stays.
     pub if_not_exists: bool,
-    /// An existing table of that name is replaced.
+    /// An existing table of that name is replaced: at once, or with the commit that ends the new table's load.
     pub or_replace: bool,
     /// Columns.
     pub schema: Schema,

@@ -11,7 +11,7 @@ use super::{
 ///
 /// | id | invariant |
 /// |---|---|
-/// | ST-1 | table names are unique, and a table is filed under its own id |
+/// | ST-1 | names of listed tables are unique, and a table is filed under its own id |
 /// | ST-2 | partition keys are unique in a table and have a value per partition expression |
 /// | ST-3 | owners are registered executors, each named once |
 /// | ST-4 | epochs start at 1 |
@@ -22,17 +22,26 @@ use super::{
 /// | ST-9 | executors say they can serve only what they own at the current epoch |
 /// | ST-10 | no two executors that are up have the same URL |
 /// | ST-11 | remembered answers are of this state's past |
+/// | ST-12 | a table that is being loaded has no commit yet, and replaces no table but an older one |
 #[must_use]
 pub fn violations(state: &ClusterState) -> Vec<String> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
     let mut partition_ids = BTreeSet::new();
     for (id, table) in &state.tables {
-        if *id != table.id || !names.insert(&table.name) {
+        if *id != table.id || (!table.is_hidden() && !names.insert(&table.name)) {
             found.push(format!("ST-1: table {} ({id}) has another id or a name that is taken", table.name));
         }
         if id.0 == 0 || id.0 > state.next_table {
             found.push(format!("ST-8: table {} has id {id}, given out are 1 to {}", table.name, state.next_table));
+        }
+        if let Some(load) = &table.load
+            && (table.version != 0 || load.replaces.is_some_and(|replaced| replaced >= *id))
+        {
+            found.push(format!(
+                "ST-12: table {} ({id}) is being loaded and has commits or replaces a newer one",
+                table.name
+            ));
         }
         check_table(state, table, &mut found);
         for partition in table.partitions.values() {

@@ -9,6 +9,7 @@ mod command;
 
 mod apply;
 mod executors;
+mod loads;
 mod tables;
 mod writes;
 
@@ -21,7 +22,7 @@ mod invariants;
 pub(crate) mod tests;
 
 pub use cluster::{
-    ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Partition, Schema, Table, TableName,
+    ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Load, Partition, Schema, Table, TableName,
 };
 pub use command::{
     AssignedPartition, Command, CommittedPart, NewPartition, NewTable, Outcome, Placement, Refusal, Request, Response,

@@ -12,7 +12,7 @@ use ancho_common::{
 
 use super::{
     apply::Applied,
-    cluster::{ClusterState, Dataset, Partition, Table, TableName},
+    cluster::{ClusterState, Load, Partition, Table, TableName},
     command::{AssignedPartition, NewPartition, NewTable, Outcome, Placement},
     statistics::empty_columns,
 };
@@ -135,6 +135,7 @@ impl ClusterState {
 
     pub(super) fn create_table(&mut self, new: NewTable) -> Applied {
         new.check()?;
+        let mut replaces = None;
         if let Some(existing) = self.table(&new.name) {
             let id = existing.id;
             if new.if_not_exists {
@@ -146,7 +147,11 @@ impl ClusterState {
                     new.name
                 )));
             }
-            self.remove_table(id);
+            if new.loading {
+                replaces = Some(id);
+            } else {
+                self.remove_table(id);
+            }
         }
         self.next_table += 1;
         let id = TableId(self.next_table);
@@ -159,7 +164,7 @@ impl ClusterState {
             primary_key: new.primary_key,
             params: new.params,
             dataset: new.dataset,
-            loading: new.loading,
+            load: new.loading.then_some(Load { renewals: 0, replaces }),
             version: 0,
             partitions: BTreeMap::new(),
             columns,
@@ -182,18 +187,29 @@ impl ClusterState {
         }
     }
 
-    /// Replaces a dataset's definition. The time of its last refresh stays unless the new definition brings one.
-    pub(super) fn alter_dataset(&mut self, id: TableId, mut dataset: Dataset) -> Applied {
-        let table = self.existing_table(id)?;
-        let Some(former) = &table.dataset else {
-            return Err(Error::invalid(format!(
-                "table {} was made by SQL and mirrors no source; drop it first to make a dataset of that name",
-                table.name
-            )));
+    pub(super) fn rename_table(&mut self, name: &TableName, to: TableName, if_exists: bool) -> Applied {
+        let Some(table) = self.table(name) else {
+            return if if_exists {
+                Ok(Outcome::Done)
+            } else {
+                Err(Error::not_found(format!("table {name} does not exist")))
+            };
         };
-        dataset.refreshed_at_ms = dataset.refreshed_at_ms.or(former.refreshed_at_ms);
+        let id = table.id;
+        check_name(&to)?;
+        if table.dataset.is_some() {
+            return Err(Error::unsupported(format!(
+                "table {name} is a dataset, which is named by its spec; apply the spec with the new name and drop {name}"
+            )));
+        }
+        if table.load.is_some() {
+            return Err(Error::unavailable(format!("table {name} is still being loaded; try again when it is")));
+        }
+        if self.table(&to).is_some() {
+            return Err(Error::already_exists(format!("table {to} exists; drop it first, or choose another name")));
+        }
         if let Some(table) = self.tables.get_mut(&id) {
-            Arc::make_mut(table).dataset = Some(dataset);
+            Arc::make_mut(table).name = to;
         }
         Ok(Outcome::Done)
     }
@@ -286,7 +302,7 @@ impl ClusterState {
         known
     }
 
-    fn remove_table(&mut self, id: TableId) {
+    pub(super) fn remove_table(&mut self, id: TableId) {
         if let Some(table) = self.tables.remove(&id) {
             let partitions: Vec<PartitionId> = table.partitions.keys().copied().collect();
             self.forget_loaded(&partitions);

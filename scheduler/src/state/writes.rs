@@ -12,7 +12,7 @@ use arrow::datatypes::Schema;
 
 use super::{
     apply::Applied,
-    cluster::{ClusterState, CommitRecord, Partition, Table},
+    cluster::{ClusterState, CommitRecord, Dataset, Partition, Table},
     command::{CommittedPart, Outcome, StagedPart},
     statistics::Statistics,
 };
@@ -21,14 +21,16 @@ use super::{
 pub const KEEP_COMMITS: usize = 64;
 
 impl ClusterState {
-    /// Makes a staged write visible. `refreshed_at_ms` is set for a write that ends a refresh of a dataset.
+    /// Makes a staged write visible. `refreshed` is set for a write that ends a load of a dataset. The first write of a
+    /// table that is to replace another one puts it in that one's place.
     pub(super) fn commit_write(
         &mut self,
         id: TableId,
         write_id: WriteId,
         overwrite: bool,
         parts: Vec<StagedPart>,
-        refreshed_at_ms: Option<u64>,
+        refreshed: Option<Dataset>,
+        based_on: Option<(TableId, u64)>,
     ) -> Applied {
         let table = self.existing_table(id)?;
         if let Some(parts) = committed_before(table, write_id) {
@@ -47,11 +49,17 @@ impl ClusterState {
         if overwrite {
             check_covered(table, &seen)?;
         }
-        if refreshed_at_ms.is_some() && table.dataset.is_none() {
+        if refreshed.is_some() && table.dataset.is_none() {
             return Err(Error::invalid(format!(
                 "table {} mirrors no source, so a write cannot end a refresh of it",
                 table.name
             )));
+        }
+        if let Some((source, version)) = based_on {
+            self.check_unchanged(source, version)?;
+        }
+        if let Some(replaced) = self.replaced_by(table)? {
+            self.remove_table(replaced);
         }
         let Some(table) = self.tables.get_mut(&id).map(Arc::make_mut) else {
             return Err(Error::internal(format!("table with id {id} vanished during its commit")));
@@ -64,12 +72,26 @@ impl ClusterState {
             }
         }
         table.version += 1;
-        table.loading = false;
+        table.load = None;
         table.columns = merged_columns(table);
-        if let (Some(dataset), Some(at)) = (&mut table.dataset, refreshed_at_ms) {
-            dataset.refreshed_at_ms = Some(at);
+        if refreshed.is_some() {
+            table.dataset = refreshed;
         }
         Ok(Outcome::Committed { parts: committed })
+    }
+
+    /// Rows made from a table must not replace what was written to it since.
+    fn check_unchanged(&self, source: TableId, version: u64) -> Result<(), Error> {
+        match self.tables.get(&source) {
+            Some(table) if table.version == version => Ok(()),
+            Some(table) => Err(Error::conflict(format!(
+                "table {} was written to after its rows were read to replace it; nothing was changed, try again",
+                table.name
+            ))),
+            None => Err(Error::conflict(format!(
+                "table with id {source} was dropped or replaced after its rows were read; nothing was changed, try again"
+            ))),
+        }
     }
 
     /// Whether a part was staged by who may write its partition now, in the start of the process that still runs.

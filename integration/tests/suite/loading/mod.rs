@@ -8,14 +8,14 @@ use ancho_integration::{Client, client::single_integer, sources::write_file};
 use anyhow::{Context, ensure};
 
 /// The text of a spec with datasets.
-struct SpecText(String);
+pub struct SpecText(pub String);
 
 impl SpecText {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self("version: v1\nkind: Cluster\nname: loading\ndatasets:\n".to_owned())
     }
 
-    fn dataset(mut self, name: &str, from: &str, params: &[(&str, &str)], partition_by: &[&str]) -> Self {
+    pub fn dataset(mut self, name: &str, from: &str, params: &[(&str, &str)], partition_by: &[&str]) -> Self {
         let text = &mut self.0;
         let _ = write!(text, "  - from: {from}\n    name: {name}\n    params:\n");
         for (key, value) in params {
@@ -33,7 +33,7 @@ impl SpecText {
 }
 
 /// The one integer that a query gives.
-async fn integer(client: &Client, sql: &str) -> anyhow::Result<i64> {
+pub async fn integer(client: &Client, sql: &str) -> anyhow::Result<i64> {
     let answer = client.query(sql).await.with_context(|| format!("run {sql}"))?;
     single_integer(&answer).with_context(|| format!("run {sql}"))
 }
@@ -46,7 +46,7 @@ async fn apply(client: &Client, spec: &SpecText, action: &str) -> anyhow::Result
 }
 
 /// Rows with ids from `first` to `last`, in a few columns of several types.
-fn rows_sql(first: i64, last: i64) -> String {
+pub fn rows_sql(first: i64, last: i64) -> String {
     format!(
         "SELECT value AS id, value % 7 AS k, 'row ' || CAST(value AS VARCHAR) AS text, \
          CASE WHEN value % 10 = 0 THEN NULL ELSE CAST(value AS DOUBLE) / 4 END AS x, \
@@ -65,7 +65,7 @@ async fn write_three(dir: &Path, extension: &str) -> anyhow::Result<()> {
 }
 
 /// Checks that a table holds exactly the rows with ids 1 to `last`.
-async fn check_rows(client: &Client, table: &str, last: i64) -> anyhow::Result<()> {
+pub async fn check_rows(client: &Client, table: &str, last: i64) -> anyhow::Result<()> {
     for (what, expected) in [
         ("count(*)", last),
         ("count(DISTINCT id)", last),

@@ -22,7 +22,7 @@ fn objects_of_a_bucket() {
         // Beside the folder, with a name that starts like it.
         server.upload(&sources.path().join("part-0.parquet"), "parquet-old/part-0.parquet").await?;
 
-        let mut builder = ProcessBuilder::default().executors(2);
+        let mut builder = ProcessBuilder::default().executors(2).env("WRONG_SECRET", "not-the-secret");
         for (name, value) in server.environment() {
             builder = builder.env(name, &value);
         }
@@ -32,10 +32,12 @@ fn objects_of_a_bucket() {
         let spec = SpecText::new()
             .dataset("s_folder", &format!("s3://{bucket}/parquet/"), &[PARQUET], &["bucket(4, id)"])
             .dataset("s_glob", &format!("s3://{bucket}/parquet/part-[01].parquet"), &[PARQUET], &["k"])
+            .dataset("s_folders", &format!("s3://{bucket}/p[a]rq*t/part-?.parquet"), &[PARQUET], &["k"])
             .dataset("s_object", &format!("s3://{bucket}/parquet/part-0.parquet"), &[], &[])
             .dataset("s_csv", &format!("s3://{bucket}/csv/"), &[("file_format", "csv")], &["bucket(3, id)"]);
         apply(&client, &spec, "created").await?;
-        for (table, last) in [("s_folder", 300), ("s_glob", 250), ("s_object", 100), ("s_csv", 300)] {
+        for (table, last) in [("s_folder", 300), ("s_glob", 250), ("s_folders", 300), ("s_object", 100), ("s_csv", 300)]
+        {
             check_rows(&client, table, last).await?;
         }
         apply(&client, &spec, "unchanged").await?;
@@ -55,10 +57,18 @@ fn objects_of_a_bucket() {
         check_rows(&client, "s_given", 300).await?;
 
         // A wrong key is an error, not an empty table.
-        let wrong = parameters.map(|(k, v)| if k == "s3_secret" { (k, "wrong") } else { (k, v) });
+        let wrong = parameters.map(|(k, v)| if k == "s3_secret" { (k, "${env:WRONG_SECRET}") } else { (k, v) });
         let wrong = SpecText::new().dataset("s_wrong", &format!("s3://{bucket}/parquet/"), &wrong, &["k"]);
         let refused = client.apply(&wrong.0).await;
         ensure!(refused.as_ref().is_err_and(|f| f.from_server), "{refused:?}");
+        for secret in [S3Server::SECRET, "not-the-secret"] {
+            ensure!(!format!("{refused:?}").contains(secret), "{refused:?}");
+        }
+        // What is written out does not get into the log.
+        let literal = parameters.map(|(k, v)| if k == "s3_secret" { (k, S3Server::SECRET) } else { (k, v) });
+        let literal = SpecText::new().dataset("s_literal", &format!("s3://{bucket}/parquet/"), &literal, &["k"]);
+        let refused = client.apply(&literal.0).await;
+        ensure!(refused.as_ref().is_err_and(|f| f.error.message.contains("${env:NAME}")), "{refused:?}");
         ensure!(!format!("{refused:?}").contains(S3Server::SECRET));
         let rows = integer(&client, "SELECT count(*) FROM s_wrong").await;
         ensure!(rows.is_err() || rows.as_ref().is_ok_and(|n| *n == 0), "{rows:?}");

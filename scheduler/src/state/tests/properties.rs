@@ -31,12 +31,22 @@ enum Step {
         owner: u8,
         replace: bool,
         dataset: bool,
+        loading: bool,
     },
     Drop {
         name: u8,
     },
-    Alter {
+    Renew {
         name: u8,
+    },
+    /// With the current count of renewals, an earlier one, or none.
+    Abandon {
+        name: u8,
+        seen: Option<bool>,
+    },
+    Rename {
+        name: u8,
+        to: u8,
     },
     Ensure {
         name: u8,
@@ -52,6 +62,7 @@ enum Step {
         write: u8,
         overwrite: bool,
         refreshed: bool,
+        stale_base: Option<bool>,
         parts: Vec<(u8, u8, bool)>,
     },
     Repeat {
@@ -68,23 +79,32 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (small.clone(), prop::bool::weighted(0.1), prop::collection::vec(prop::bool::weighted(0.9), 0..12))
             .prop_map(|(executor, stale, epochs)| Step::Loaded { executor, stale, epochs }),
         1 => small.clone().prop_map(|executor| Step::Remove { executor }),
-        3 => (small.clone(), 1..4u8, small.clone(), any::<bool>(), any::<bool>()).prop_map(
-            |(name, buckets, owner, replace, dataset)| Step::Create { name, buckets, owner, replace, dataset }
+        4 => (small.clone(), 1..4u8, small.clone(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+            |(name, buckets, owner, replace, dataset, loading)| Step::Create { name, buckets, owner, replace, dataset, loading }
         ),
         1 => small.clone().prop_map(|name| Step::Drop { name }),
-        1 => small.clone().prop_map(|name| Step::Alter { name }),
+        1 => small.clone().prop_map(|name| Step::Renew { name }),
+        1 => (small.clone(), any::<Option<bool>>()).prop_map(|(name, seen)| Step::Abandon { name, seen }),
+        1 => (small.clone(), small.clone()).prop_map(|(name, to)| Step::Rename { name, to }),
         2 => (small.clone(), prop::collection::vec(0..6u8, 0..4), small.clone())
             .prop_map(|(name, keys, owner)| Step::Ensure { name, keys, owner }),
         1 => (prop::collection::vec((0..12u8, prop::bool::weighted(0.9)), 0..4), small.clone())
             .prop_map(|(partitions, owner)| Step::Place { partitions, owner }),
-        6 => (small.clone(), 0..20u8, prop::bool::weighted(0.3), any::<bool>(), prop::collection::vec((0..5u8, 0..9u8, prop::bool::weighted(0.1)), 0..4))
-            .prop_map(|(name, write, overwrite, refreshed, parts)| Step::Commit { name, write, overwrite, refreshed, parts }),
+        6 => (small.clone(), 0..20u8, prop::bool::weighted(0.3), any::<bool>(), prop::option::weighted(0.2, any::<bool>()), prop::collection::vec((0..5u8, 0..9u8, prop::bool::weighted(0.1)), 0..4))
+            .prop_map(|(name, write, overwrite, refreshed, stale_base, parts)| Step::Commit { name, write, overwrite, refreshed, stale_base, parts }),
         1 => any::<u8>().prop_map(|request| Step::Repeat { request }),
     ]
 }
 
 fn named(state: &ClusterState, name: u8) -> Option<Arc<Table>> {
     state.table(&TableName::public(format!("t{name}"))).cloned()
+}
+
+/// The table that waits to take the name, or the one that has it.
+fn target(state: &ClusterState, name: u8) -> Option<Arc<Table>> {
+    let wanted = TableName::public(format!("t{name}"));
+    let hidden = state.tables.values().find(|t| t.is_hidden() && t.name == wanted);
+    hidden.cloned().or_else(|| named(state, name))
 }
 
 fn all_partitions(state: &ClusterState) -> Vec<(PartitionId, u64)> {
@@ -143,19 +163,30 @@ fn command(state: &ClusterState, step: &Step) -> Command {
             }
         }
         Step::Remove { executor: n } => Command::RemoveExecutor { executor: executor(n) },
-        Step::Create { name, buckets, owner, replace, dataset } => Command::CreateTable(Box::new(NewTable {
+        Step::Create { name, buckets, owner, replace, dataset, loading } => Command::CreateTable(Box::new(NewTable {
             or_replace: *replace,
-            loading: *dataset,
+            loading: *loading,
             dataset: dataset.then_some(source),
             partitions: (0..*buckets).map(|b| new_partition(b, owner)).collect(),
             ..new_table(&format!("t{name}"), 0, &[])
         })),
         Step::Drop { name } => Command::DropTable { name: TableName::public(format!("t{name}")), if_exists: true },
-        Step::Alter { name } => {
-            Command::AlterDataset { table: named(state, *name).map_or(TableId(0), |t| t.id), dataset: source }
+        Step::Renew { name } => Command::RenewLoad { table: target(state, *name).map_or(TableId(0), |t| t.id) },
+        Step::Abandon { name, seen } => {
+            let table = target(state, *name);
+            let renewals = table.as_ref().and_then(|t| t.load).map_or(0, |load| load.renewals);
+            Command::AbandonLoad {
+                table: table.map_or(TableId(0), |t| t.id),
+                renewals: seen.map(|current| if current { renewals } else { renewals + 1 }),
+            }
         }
+        Step::Rename { name, to } => Command::RenameTable {
+            name: TableName::public(format!("t{name}")),
+            to: TableName::public(format!("t{to}")),
+            if_exists: true,
+        },
         Step::Ensure { name, keys, owner } => Command::EnsurePartitions {
-            table: named(state, *name).map_or(TableId(0), |t| t.id),
+            table: target(state, *name).map_or(TableId(0), |t| t.id),
             partitions: keys.iter().map(|k| new_partition(*k, owner)).collect(),
         },
         Step::Place { partitions, owner } => Command::Place {
@@ -168,14 +199,16 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 })
                 .collect(),
         },
-        Step::Commit { name, write, overwrite, refreshed, parts } => {
-            let table = named(state, *name);
+        Step::Commit { name, write, overwrite, refreshed, stale_base, parts } => {
+            let table = target(state, *name);
+            let base = named(state, *name).map(|t| (t.id, t.version));
             Command::CommitWrite {
                 table: table.as_ref().map_or(TableId(0), |t| t.id),
                 write_id: WriteId(Uuid::from_u128((*write).into())),
                 overwrite: *overwrite,
                 parts: table.iter().flat_map(|t| parts.iter().filter_map(|p| staged(state, t, p))).collect(),
-                refreshed: *refreshed,
+                refreshed: refreshed.then_some(source),
+                based_on: base.zip(*stale_base).map(|((id, version), stale)| (id, version + u64::from(stale))),
             }
         }
         Step::Repeat { .. } => Command::InitCluster { cluster_id: "c".into() },
@@ -205,12 +238,21 @@ proptest! {
                 now_ms: number as u64,
                 command: command(&state, step),
             };
-            let rows: u64 = state.tables.values().map(|t| t.rows()).sum();
+            let before = state.clone();
             let response = state.apply(request.clone());
             prop_assert_eq!(violations(&state), Vec::<String>::new(), "after {:?}", request);
             if response.outcome.is_err() {
-                let now: u64 = state.tables.values().map(|t| t.rows()).sum();
-                prop_assert_eq!(rows, now, "a refused command changed rows");
+                prop_assert_eq!(&state.tables, &before.tables, "a refused command changed tables");
+                prop_assert_eq!(&state.executors, &before.executors, "a refused command changed executors");
+            }
+            for (id, table) in &before.tables {
+                let dropped = !state.tables.contains_key(id);
+                let ordered = matches!(&request.command,
+                    Command::DropTable { name, .. } if *name == table.name);
+                let given_up = matches!(request.command,
+                    Command::AbandonLoad { table: abandoned, .. } if abandoned == *id && table.load.is_some());
+                let replaced = state.table(&table.name).is_some_and(|t| t.id != *id);
+                prop_assert!(!dropped || ordered || given_up || replaced, "{:?} lost table {}", request, table.name);
             }
             // The replica reads the request from its log and restarts from a snapshot now and then.
             let logged: Request = serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();

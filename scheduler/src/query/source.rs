@@ -1,0 +1,307 @@
+//! The files of a dataset's source: found by folder, name or pattern, and read as one table.
+use std::sync::Arc;
+
+use ancho_common::{
+    error::{Error, Result},
+    spec::source::{FileFormat as SourceFormat, Location, SourceSpec},
+};
+use datafusion::{
+    catalog::TableProvider,
+    datasource::{
+        file_format::{FileFormat, csv::CsvFormat, parquet::ParquetFormat},
+        listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl},
+    },
+    error::DataFusionError,
+    execution::SessionState,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use glob::{MatchOptions, Pattern};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use url::Url;
+
+/// A star or a question mark stands for characters of one name; only `**` goes through folders.
+const MATCHING: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+
+/// Folders listed at the same time.
+const AT_ONCE: usize = 16;
+
+/// The files of a source as a table whose columns are those of all files together. The library's own listing is not
+/// used: it remembers old listings, and its patterns match single names only.
+///
+/// # Errors
+/// `NotFound` if there is no such file, naming the source: a typing error must not load as an empty table. Otherwise
+/// what keeps the files from being read.
+pub async fn table(session: &SessionState, source: &SourceSpec) -> Result<Arc<dyn TableProvider>> {
+    let base = base_url(&source.from)?;
+    let store = session.runtime_env().object_store(ListingTableUrl::try_new(base.clone(), None)?.object_store())?;
+    let (format, extension) = file_format(&source.format);
+    let mut files = list(store.as_ref(), &source.from, extension).await?;
+    files.sort_by(|a, b| a.location.cmp(&b.location));
+    let paths = files.iter().map(|file| file_url(&base, &file.location)).collect::<Result<Vec<_>>>()?;
+    // Files without a byte hold no rows and no columns.
+    let filled: Vec<ObjectMeta> = files.into_iter().filter(|file| file.size > 0).collect();
+    let schema = match format.infer_schema(session, &store, &filled).await {
+        Ok(schema) => schema,
+        Err(error) => return Err(unreadable(session, &store, format.as_ref(), &filled, &source.from, error).await),
+    };
+    let options = ListingOptions::new(format).with_file_extension("");
+    let config = ListingTableConfig::new_with_multi_paths(paths).with_listing_options(options).with_schema(schema);
+    Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// Names the first file whose columns cannot be told; if there is none, the files do not go together.
+async fn unreadable(
+    session: &SessionState,
+    store: &Arc<dyn ObjectStore>,
+    format: &dyn FileFormat,
+    files: &[ObjectMeta],
+    from: &Location,
+    together: DataFusionError,
+) -> Error {
+    for file in files {
+        if let Err(error) = format.infer_schema(session, store, std::slice::from_ref(file)).await {
+            let kind = format.get_ext().trim_start_matches('.').to_uppercase();
+            // Without its root, as the stores keep it.
+            let file = format!("/{}", file.location);
+            return Error::from(error).context(&format!("file {file} of {from} is no readable {kind}"));
+        }
+    }
+    Error::from(together).context(&format!("the files of {from} do not go together"))
+}
+
+fn base_url(from: &Location) -> Result<Url> {
+    let text = match from {
+        Location::File(_) => "file:///".to_owned(),
+        Location::S3 { bucket, .. } => format!("s3://{bucket}/"),
+    };
+    Url::parse(&text).map_err(|e| Error::invalid(format!("{from}: {e}")))
+}
+
+fn file_url(base: &Url, location: &Path) -> Result<ListingTableUrl> {
+    let mut url = base.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.clear().extend(location.as_ref().split('/'));
+    }
+    Ok(ListingTableUrl::try_new(url, None)?)
+}
+
+fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
+    let byte = |c: char| u8::try_from(c).unwrap_or(b',');
+    match format {
+        SourceFormat::Parquet => (Arc::new(ParquetFormat::default().with_enable_pruning(true)), ".parquet"),
+        SourceFormat::Csv(csv) => {
+            let format = CsvFormat::default()
+                .with_has_header(csv.has_header)
+                .with_delimiter(byte(csv.delimiter))
+                .with_quote(byte(csv.quote))
+                .with_escape(csv.escape.map(byte))
+                .with_comment(csv.comment.map(byte))
+                .with_schema_infer_max_rec(csv.schema_infer_max_records);
+            (Arc::new(format), ".csv")
+        }
+    }
+}
+
+/// The files that a location names; at least one.
+async fn list(store: &dyn ObjectStore, from: &Location, extension: &str) -> Result<Vec<ObjectMeta>> {
+    let (Location::File(path) | Location::S3 { key: path, .. }) = from;
+    let path = path.trim_start_matches('/');
+    let failed = |e: object_store::Error| Error::unavailable(format!("{from} cannot be listed: {e}"));
+    let (files, missing) = if is_pattern(path) {
+        let found = expand(store, path).await.map_err(|e| match e {
+            Expansion::Pattern(e) => Error::invalid(format!("{from} is not a pattern of paths: {e}")),
+            Expansion::Store(e) => failed(e),
+        })?;
+        // A pattern that ends in a wildcard takes what is in the folder, but not files of other kinds.
+        let found = found.into_iter().filter(|f| f.location.as_ref().ends_with(extension)).collect();
+        (found, format!("no file ending in `{extension}` matches {from}; check the pattern"))
+    } else if path.is_empty() || path.ends_with('/') {
+        let folder = parse(path).map_err(failed)?;
+        let listed: Vec<ObjectMeta> = store.list(Some(&folder)).try_collect().await.map_err(failed)?;
+        let found = listed.into_iter().filter(|f| is_in_folder(&folder, &f.location, extension)).collect();
+        (found, format!("{from} holds no file ending in `{extension}`; check the path"))
+    } else {
+        // A single named file counts whatever its ending is.
+        let missing = format!("{from} is no file; check the path, and end a folder with `/`");
+        match store.head(&parse(path).map_err(failed)?).await {
+            Ok(file) => (vec![file], missing),
+            Err(object_store::Error::NotFound { .. }) => (Vec::new(), missing),
+            Err(error) => return Err(failed(error)),
+        }
+    };
+    if files.is_empty() { Err(Error::not_found(missing)) } else { Ok(files) }
+}
+
+fn parse(path: &str) -> object_store::Result<Path> {
+    Ok(Path::parse(path.trim_end_matches('/'))?)
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+/// Files of the folder itself, and of folders in it that are named like `year=2024`.
+fn is_in_folder(folder: &Path, file: &Path, extension: &str) -> bool {
+    let Some(rest) = file.prefix_match(folder) else { return false };
+    let mut parts: Vec<_> = rest.collect();
+    let name = parts.pop();
+    name.is_some_and(|name| name.as_ref().ends_with(extension)) && parts.iter().all(|p| p.as_ref().contains('='))
+}
+
+enum Expansion {
+    Pattern(glob::PatternError),
+    Store(object_store::Error),
+}
+
+impl From<glob::PatternError> for Expansion {
+    fn from(error: glob::PatternError) -> Self {
+        Self::Pattern(error)
+    }
+}
+
+impl From<object_store::Error> for Expansion {
+    fn from(error: object_store::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The files that match a pattern, found folder by folder: only folders that can hold matches are listed.
+async fn expand(store: &dyn ObjectStore, pattern: &str) -> Result<Vec<ObjectMeta>, Expansion> {
+    // The library reports errors of the whole pattern with a position in it.
+    Pattern::new(pattern)?;
+    let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+    let Some((last, folders)) = parts.split_last() else { return Ok(Vec::new()) };
+    let mut found = vec![Path::default()];
+    for (depth, part) in folders.iter().enumerate() {
+        if *part == "**" {
+            let rest = Pattern::new(&parts[depth..].join("/"))?;
+            return below(store, found, &rest).await;
+        }
+        if !is_pattern(part) {
+            found = found.into_iter().map(|folder| folder.join(*part)).collect();
+            continue;
+        }
+        let part = Pattern::new(part)?;
+        let listed = list_each(store, found).await?;
+        let subfolders = listed.into_iter().flat_map(|listing| listing.common_prefixes);
+        found = subfolders.filter(|f| matches(&part, f.filename())).collect();
+    }
+    if *last == "**" {
+        return below(store, found, &Pattern::new("**")?).await;
+    }
+    let last = Pattern::new(last)?;
+    let listed = list_each(store, found).await?;
+    let files = listed.into_iter().flat_map(|listing| listing.objects);
+    Ok(files.filter(|file| matches(&last, file.location.filename())).collect())
+}
+
+fn matches(pattern: &Pattern, name: Option<&str>) -> bool {
+    name.is_some_and(|name| pattern.matches_with(name, MATCHING))
+}
+
+async fn list_each(store: &dyn ObjectStore, folders: Vec<Path>) -> object_store::Result<Vec<object_store::ListResult>> {
+    let listings = stream::iter(folders).map(|folder| async move { store.list_with_delimiter(Some(&folder)).await });
+    listings.buffered(AT_ONCE).try_collect().await
+}
+
+/// The files anywhere below the folders whose path from there matches.
+async fn below(store: &dyn ObjectStore, folders: Vec<Path>, rest: &Pattern) -> Result<Vec<ObjectMeta>, Expansion> {
+    let mut found = Vec::new();
+    for folder in folders {
+        let listed: Vec<ObjectMeta> = store.list(Some(&folder)).try_collect().await?;
+        found.extend(listed.into_iter().filter(|file| {
+            let path = file.location.prefix_match(&folder);
+            let path = path.map(|parts| parts.map(|p| p.as_ref().to_owned()).collect::<Vec<_>>().join("/"));
+            matches(rest, path.as_deref())
+        }));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use ancho_common::error::ErrorKind;
+    use object_store::{PutPayload, memory::InMemory};
+
+    use super::*;
+
+    const FILES: [&str; 12] = [
+        "top.parquet",
+        "pq/a.parquet",
+        "pq/b.parquet",
+        "pq/c.csv",
+        "pq/deep/d.parquet",
+        "pr/e.parquet",
+        "ps/x_1.parquet",
+        "ps/x_12.parquet",
+        "ps/year=2024/f.parquet",
+        "ps/year=2025/g.parquet",
+        "odd %[1]/h i%20.parquet",
+        "ps.parquet/j.parquet",
+    ];
+
+    async fn listed(from: &str) -> Result<Vec<String>> {
+        let store = InMemory::new();
+        for file in FILES {
+            store.put(&Path::parse(file).unwrap(), PutPayload::from_static(b"x")).await.unwrap();
+        }
+        let from = Location::parse(&format!("s3://lake/{from}")).unwrap();
+        let mut files: Vec<String> =
+            list(&store, &from, ".parquet").await?.into_iter().map(|f| f.location.to_string()).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    #[tokio::test]
+    async fn folders_names_and_patterns_name_their_files_and_no_others() {
+        for (from, expected) in [
+            ("", &["top.parquet"][..]),
+            ("pq/", &["pq/a.parquet", "pq/b.parquet"]),
+            ("ps/", &["ps/x_1.parquet", "ps/x_12.parquet", "ps/year=2024/f.parquet", "ps/year=2025/g.parquet"]),
+            ("pq/c.csv", &["pq/c.csv"]),
+            ("p[q]/*.parquet", &["pq/a.parquet", "pq/b.parquet"]),
+            ("p[q]/*", &["pq/a.parquet", "pq/b.parquet"]),
+            ("p[!q]/e.parquet", &["pr/e.parquet"]),
+            ("*/x_?.parquet", &["ps/x_1.parquet"]),
+            ("*.parquet", &["top.parquet"]),
+            ("ps/year=*/*.parquet", &["ps/year=2024/f.parquet", "ps/year=2025/g.parquet"]),
+            ("*/d*/?.parquet", &["pq/deep/d.parquet"]),
+            ("pq/**", &["pq/a.parquet", "pq/b.parquet", "pq/deep/d.parquet"]),
+            (
+                "p?/**/?.parquet",
+                &[
+                    "pq/a.parquet",
+                    "pq/b.parquet",
+                    "pq/deep/d.parquet",
+                    "pr/e.parquet",
+                    "ps/year=2024/f.parquet",
+                    "ps/year=2025/g.parquet",
+                ],
+            ),
+            ("odd %[[]1]/*", &["odd %[1]/h i%20.parquet"]),
+        ] {
+            assert_eq!(listed(from).await.unwrap(), expected, "{from}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_names_no_file_is_an_error_with_its_name() {
+        for from in ["nothing/", "pq/z*.parquet", "*/*/*/*.parquet", "pq", "pq/deep/*.csv", "p[x]/**"] {
+            let error = listed(from).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::NotFound, "{from}");
+            assert!(error.message.contains(&format!("s3://lake/{from}")), "{error}");
+        }
+        let error = listed("p[q/*.parquet").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    }
+
+    #[test]
+    fn a_file_keeps_its_name_on_the_way_through_a_url() {
+        let base = Url::parse("file:///").unwrap();
+        for file in FILES {
+            let path = Path::parse(file).unwrap();
+            assert_eq!(file_url(&base, &path).unwrap().prefix(), &path);
+        }
+    }
+}
