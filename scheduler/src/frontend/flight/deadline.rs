@@ -69,18 +69,19 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_stream_ends_at_its_deadline_with_an_error() {
         let endless = stream::unfold(0, |n| async move {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
             Some((Ok(n), n + 1))
         });
-        let deadline = Instant::now() + Duration::from_secs(1);
-        let messages: Vec<Result<i32, Status>> = until(endless.boxed(), Some(deadline)).collect().await;
-        assert_eq!(messages.len(), 4);
-        assert_eq!(messages[3].as_ref().unwrap_err().code(), tonic::Code::DeadlineExceeded);
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let mut messages: Vec<Result<i32, Status>> = until(endless.boxed(), Some(deadline)).collect().await;
+        let last = messages.pop().unwrap().unwrap_err();
+        assert_eq!(last.code(), tonic::Code::DeadlineExceeded);
+        assert!(!messages.is_empty() && messages.iter().all(Result::is_ok));
         let short = stream::iter([Ok(1), Ok(2)]);
-        let messages: Vec<Result<i32, Status>> = until(short, None).collect().await;
+        let messages: Vec<Result<i32, Status>> = until(short.boxed(), None).collect().await;
         assert_eq!(messages.len(), 2);
     }
 }
