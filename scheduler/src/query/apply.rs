@@ -71,7 +71,7 @@ impl<'a> Applier<'a> {
         })?;
         let mut changes = Vec::new();
         for dataset in &spec.datasets {
-            changes.push(self.dataset(dataset).await.map_or_else(|error| failed(dataset, &error), |change| change));
+            changes.push(self.dataset(dataset).await.unwrap_or_else(|error| failed(dataset, &error)));
         }
         Ok(json!({ "changes": changes }))
     }

@@ -107,7 +107,7 @@ fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
 async fn list(store: &dyn ObjectStore, from: &Location, extension: &str) -> Result<Vec<ObjectMeta>> {
     let (Location::File(path) | Location::S3 { key: path, .. }) = from;
     let path = path.trim_start_matches('/');
-    let failed = |e: object_store::Error| Error::unavailable(format!("{from} cannot be listed: {e}"));
+    let failed = |e: object_store::Error| unreadable(from, &e);
     let (files, missing) = if is_pattern(path) {
         let found = expand(store, path).await.map_err(|e| match e {
             Expansion::Pattern(e) => Error::invalid(format!("{from} is not a pattern of paths: {e}")),
@@ -131,6 +131,19 @@ async fn list(store: &dyn ObjectStore, from: &Location, extension: &str) -> Resu
         }
     };
     if files.is_empty() { Err(Error::not_found(missing)) } else { Ok(files) }
+}
+
+/// A store that does not answer may answer later; one that refuses will refuse again.
+fn unreadable(from: &Location, error: &object_store::Error) -> Error {
+    use object_store::Error as Cause;
+    let text = format!("{from} cannot be listed: {error}");
+    match error {
+        Cause::PermissionDenied { .. } | Cause::Unauthenticated { .. } | Cause::InvalidPath { .. } => {
+            Error::invalid(text)
+        }
+        Cause::NotFound { .. } => Error::not_found(text),
+        _ => Error::unavailable(text),
+    }
 }
 
 fn parse(path: &str) -> object_store::Result<Path> {
