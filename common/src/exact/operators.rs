@@ -139,7 +139,7 @@ impl CheckedOperator {
     /// Names the first operands whose result does not fit.
     fn out_of_range(&self, args: &ScalarFunctionArgs) -> DataFusionError {
         let data_type = args.return_field.data_type();
-        let culprit = self.culprit(args).map_or_else(|| self.operation.name().replace('_', " "), |text| text);
+        let culprit = self.culprit(args).unwrap_or_else(|| self.operation.name().replace('_', " "));
         let advice = "cast an operand to a wider type, such as BIGINT, DECIMAL(38, 0) or DOUBLE";
         let text = format!("{culprit} does not fit type {}; {advice}", sql_name(data_type));
         Error::out_of_range(text).into()
