@@ -172,5 +172,5 @@ fn through(filter: &Filter, route: &Route) -> Result<Option<Filter>> {
             }
         }
     });
-    Ok(routed.data().map(|routed| complete.then_some(routed))?)
+    routed.data().map(|routed| complete.then_some(routed))
 }
