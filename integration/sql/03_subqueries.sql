@@ -231,9 +231,13 @@ SELECT e.id, (SELECT max(b.salary) FROM q_emp b WHERE b.id = e.boss) FROM q_emp 
 3	100
 4	100
 
--- The engine refuses this form today; when it learns it, replace `error` by the rows.
--- @query sub_correlated_in_case error
+-- @query sub_correlated_in_case expect_only
 SELECT d.id, CASE WHEN EXISTS (SELECT 1 FROM q_emp e WHERE e.dept = d.id AND e.salary > 90) THEN 'y' ELSE 'n' END FROM q_dept d
+-- @expect
+10	y
+20	y
+30	n
+40	n
 
 -- @query sub_correlated_two_levels
 SELECT d.id FROM q_dept d WHERE EXISTS (SELECT 1 FROM q_emp e WHERE e.dept = d.id AND EXISTS (SELECT 1 FROM q_emp b WHERE b.boss = e.id))
@@ -340,9 +344,13 @@ SELECT e.id FROM q_emp e WHERE NOT EXISTS (SELECT 1 FROM q_emp o WHERE o.dept = 
 6
 7
 
--- The engine refuses this form today; when it learns it, replace `error` by the rows.
--- @query sub_exists_in_select_list error
+-- @query sub_exists_in_select_list expect_only
 SELECT d.id, EXISTS (SELECT 1 FROM q_emp e WHERE e.dept = d.id) FROM q_dept d
+-- @expect
+10	true
+20	true
+30	true
+40	false
 
 -- The engine refuses this form today; when it learns it, replace `error` by the rows.
 -- @query sub_in_in_select_list error

@@ -174,6 +174,14 @@ SELECT i % 2 + 1, sum(i * 2) + 1 FROM ex_i WHERE id IN (2, 5) GROUP BY i % 2 + 1
 1	1401
 2	3
 
+-- @query exact_inside_a_sort_key ordered
+SELECT id FROM ex_i WHERE i IS NOT NULL AND id <> 3 ORDER BY abs(i - 100), id
+-- @expect
+2
+4
+5
+1
+
 -- @query exact_dates_and_numbers
 SELECT DATE '2024-01-31' + INTERVAL '1 day' = DATE '2024-02-01', DATE '2024-03-01' - DATE '2024-02-01'
 -- @expect

@@ -12,6 +12,7 @@ use datafusion::{
     error::{DataFusionError, Result},
     logical_expr::{
         ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        interval_arithmetic::Interval,
         sort_properties::{ExprProperties, SortProperties},
     },
     physical_expr_common::datum::apply,
@@ -123,6 +124,14 @@ impl ScalarUDFImpl for CheckedOperator {
             }
             _ => error,
         })
+    }
+
+    fn evaluate_bounds(&self, operands: &[&Interval]) -> Result<Interval> {
+        // Of the operands' type: what stands above compares the bounds with its own constants.
+        match operands.first() {
+            Some(operand) => Interval::make_unbounded(&operand.data_type()),
+            None => Err(Error::internal(format!("{} of no operand", self.name())).into()),
+        }
     }
 
     fn output_ordering(&self, operands: &[ExprProperties]) -> Result<SortProperties> {
