@@ -377,3 +377,33 @@ SELECT x * 2 FROM (SELECT f AS x FROM ex_f UNION ALL SELECT d FROM ex_f UNION AL
 0.2
 0.2
 0.25
+
+-- @query year_beyond_the_type_below
+SELECT id FROM ex_ts WHERE extract(year FROM ts) < 3000 AND extract(year FROM ts) <= 2262
+-- @expect
+1
+2
+
+-- @query year_beyond_the_type_above
+SELECT id FROM ex_ts WHERE extract(year FROM ts) >= 1000 AND extract(year FROM ts) <> 0 AND date_part('year', ts) > -5
+-- @expect
+1
+2
+
+-- @query year_beyond_the_type_distinct
+SELECT id FROM ex_ts WHERE extract(year FROM ts) IS DISTINCT FROM length('')
+-- @expect
+1
+2
+3
+
+-- @query year_beyond_the_type_not_distinct
+SELECT count(*) FROM ex_ts WHERE NOT (extract(year FROM ts) IS NOT DISTINCT FROM 9999)
+-- @expect
+3
+
+-- @query year_beyond_the_type_in
+SELECT id FROM ex_ts WHERE extract(year FROM tz) IN (2024, 9999) OR extract(year FROM ts) NOT IN (3000, 1) AND id = 1
+-- @expect
+1
+2

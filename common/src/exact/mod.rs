@@ -9,6 +9,7 @@
 //!   known. Functions travel to executors by name; a flag on the engine's operator would be lost on the way.
 //! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
 //! * [`floats`] makes a decimal a double where it meets one.
+//! * [`year_bounds`] keeps comparisons of years right beyond a type's range.
 //! * [`literals`] decides which numbers of a statement are decimals.
 pub mod floats;
 pub mod literals;
@@ -16,6 +17,7 @@ pub mod only_value;
 pub mod operators;
 pub mod rule;
 pub mod sum;
+pub mod year_bounds;
 
 use std::sync::Arc;
 
@@ -28,7 +30,8 @@ use datafusion::{
 /// Scalar functions that plans of any session refer to.
 #[must_use]
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    operators::Operation::ALL.into_iter().map(operators::function).chain([only_value::only_value()]).collect()
+    let others = [only_value::only_value(), year_bounds::date_part_within_bounds()];
+    operators::Operation::ALL.into_iter().map(operators::function).chain(others).collect()
 }
 
 /// Aggregates that stand in for the engine's.
@@ -42,6 +45,7 @@ pub fn aggregates() -> Vec<Arc<AggregateUDF>> {
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(floats::FloatsPrevail)];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(year_bounds::YearsWithinBounds));
     rules.push(Arc::new(rule::ExactArithmetic));
     rules
 }
