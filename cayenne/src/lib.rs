@@ -19,13 +19,17 @@
 //! write and read paths and what happens after a crash. Start reading at [`Partition`], then [`StagedWriter`], then [`scan`].
 
 mod cache;
+mod deletion_vector;
 mod error;
 mod failpoint;
+mod file_set;
 mod garbage;
 mod options;
 mod partition;
 mod pin;
 mod publish;
+mod replace;
+mod row_id;
 mod scan;
 mod schema_check;
 mod staged_writer;
@@ -47,11 +51,13 @@ pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
 pub use options::{Clock, Compression, PartitionIdentity, PartitionOptions, Retention, WriteMode, WriteOptions};
 pub use partition::Partition;
-pub use pin::PinnedVersion;
+pub use pin::{FileInfo, PinnedVersion};
 pub use publish::StagedInfo;
+pub use replace::{Replaced, Replacement};
+pub use row_id::{FILE_COLUMN, ROW_COLUMN};
 pub use scan::{ScanRequest, scan};
 pub use schema_check::check_schema;
 pub use staged_writer::StagedWriter;
-pub use stats::{ColumnSummary, DataSummary};
+pub use stats::{ColumnSummary, DataSummary, WriteSummary};
 pub use table::CayenneTable;
 pub use verify::{DamagedFile, VerifyReport};

@@ -40,6 +40,7 @@ impl ScanHost for PartitionHost {
             predicates: over_table(&request)?,
             limit: request.limit,
             streams: request.streams,
+            ..ScanRequest::default()
         };
         match &request.stream_of {
             None => one_plan(&request, &pins, &scan),
