@@ -12,7 +12,8 @@
 //! ```
 //!
 //! * A *version* is what readers see. It is numbered by whoever coordinates partitions; here it only has to be the next one.
-//! * A *write* is staged under an id of the caller's choice: durable, invisible, idempotent.
+//! * A *generation* is one state of the files. Rewriting files ([`Partition::replace_files`]) changes it, and not the version.
+//! * A *write* is staged under an id of the caller's choice: durable, invisible, idempotent. It adds rows, deletes rows, or both.
 //! * A *pin* keeps a version readable. Files go only by [`Partition::collect_garbage`], when no pin and no retained version needs them.
 //!
 //! The crate knows nothing of other nodes. `OVERVIEW.md` beside this file's folder describes the layout, the
