@@ -147,12 +147,13 @@ impl DataFileWriter {
         }
         let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.inner.schema));
         let record = FileRecord {
-            file_id: 0,
             path: self.name.clone(),
             sha256: digest.sha256,
             summary: summary.finish(digest.bytes),
             added: None,
             removed: None,
+            sequence: None,
+            deleted_rows: 0,
             write_id,
         };
         self.inner.step(Step::VerifyFile)?;

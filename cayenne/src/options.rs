@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chrono::SecondsFormat;
+
 use crate::cache::ReadCache;
 use crate::failpoint::Failpoints;
 
@@ -54,7 +56,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// How the files of one write are made.
+/// How one write is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// A file is ended once it has about this many bytes; `None` for the partition's
@@ -62,6 +64,9 @@ pub struct WriteOptions {
     pub target_file_bytes: Option<u64>,
     /// How rows are encoded.
     pub compression: Compression,
+    /// The version that the write has read; `None` for the current one when it begins. Rows that it deletes must not have
+    /// been changed by a later version.
+    pub base_version: Option<u64>,
 }
 
 /// How long superseded versions stay readable. A version is dropped by
@@ -111,6 +116,12 @@ impl fmt::Debug for Clock {
 pub(crate) fn to_ms(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A point of time as people write it.
+pub(crate) fn from_ms(ms: u64) -> String {
+    let time = i64::try_from(ms).ok().and_then(chrono::DateTime::from_timestamp_millis);
+    time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 /// Options of an open partition. They are not stored: each open may choose others.

@@ -5,6 +5,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use crate::error::{Error, Place, Result};
 use crate::failpoint::{Outcome, Step};
 use crate::layout;
 use crate::metastore::Metastore;
-use crate::options::{PartitionIdentity, PartitionOptions};
+use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
 use crate::pin::PinnedVersion;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
@@ -72,7 +73,7 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::NotAPartition`], [`Error::InUse`], [`Error::Format`]; [`Error::FileMissing`] and
-    /// [`Error::FileLength`] when a file that the metastore names is not there in full.
+    /// [`Error::FileLength`] when a file that the metastore names is not there in full; [`Error::VectorDamaged`].
     pub fn open(dir: &Path, options: PartitionOptions) -> Result<Self> {
         if !dir.join(layout::METASTORE).exists() {
             return Err(Error::NotAPartition { path: dir.to_path_buf() });
@@ -86,7 +87,8 @@ impl Partition {
     /// versions that its retention lets go.
     ///
     /// # Errors
-    /// As [`open`](Self::open), without [`Error::InUse`].
+    /// As [`open`](Self::open), without [`Error::InUse`]. A metastore of an older format is [`Error::Format`]: only a
+    /// writer converts it.
     pub fn open_read_only(dir: &Path, options: PartitionOptions) -> Result<Self> {
         if !dir.join(layout::METASTORE).exists() {
             return Err(Error::NotAPartition { path: dir.to_path_buf() });
@@ -97,12 +99,16 @@ impl Partition {
     fn open_locked(dir: &Path, options: PartitionOptions, lock: Option<File>) -> Result<Self> {
         let dir = std::path::absolute(dir).map_err(|source| Error::io("resolve", dir, source))?;
         let read_only = lock.is_none();
-        let (metastore, identity, schema) = Metastore::open(&dir, read_only)?;
-        let loaded = metastore.load()?;
-        let state = State::new(&dir, schema.fields().len(), &loaded);
+        let convert = || match options.failpoints.as_ref().map(|hook| hook.at(Step::Convert)) {
+            None | Some(Outcome::Continue) => Ok(()),
+            Some(Outcome::Fail | Outcome::Crash) => Err(Error::Failpoint(Step::Convert)),
+        };
+        let (metastore, identity, schema) = Metastore::open(&dir, read_only, convert)?;
+        let place = Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() });
+        let state = State::new(&dir, &place, schema.fields().len(), metastore.load()?)?;
         let partition = Self {
             inner: Arc::new(Inner {
-                place: Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() }),
+                place,
                 dir,
                 identity,
                 schema,
@@ -152,19 +158,36 @@ impl Partition {
     /// [`Error::VersionExpired`] and [`Error::VersionNotYetHere`].
     pub fn pin(&self, version: Option<u64>) -> Result<PinnedVersion> {
         let pinned = self.inner.state.lock().pin(version);
-        match pinned {
-            Ok(view) => Ok(PinnedVersion::new(Arc::clone(&self.inner), view)),
-            Err(NoSuchVersion::Expired { oldest, current }) => Err(Error::VersionExpired {
-                place: Arc::clone(&self.inner.place),
-                version: version.unwrap_or(current),
-                oldest,
-                current,
-            }),
-            Err(NoSuchVersion::NotYetHere { current }) => Err(Error::VersionNotYetHere {
-                place: Arc::clone(&self.inner.place),
-                version: version.unwrap_or(current),
-                current,
-            }),
+        pinned.map(|view| PinnedVersion::new(Arc::clone(&self.inner), view)).map_err(|refused| {
+            // Only a version that was asked for by number can be missing.
+            self.refused(version.unwrap_or_default(), &refused)
+        })
+    }
+
+    /// As [`pin`](Self::pin), of the version that was current at `time`.
+    ///
+    /// # Errors
+    /// [`Error::NoVersionAt`] when that version has expired or `time` is before the first one.
+    pub fn pin_at(&self, time: SystemTime) -> Result<PinnedVersion> {
+        let time_ms = to_ms(time);
+        let mut state = self.inner.state.lock();
+        let version = state.version_at(time_ms).map_err(|oldest_ms| Error::NoVersionAt {
+            place: Arc::clone(&self.inner.place),
+            asked: from_ms(time_ms),
+            oldest: from_ms(oldest_ms),
+        })?;
+        // Versions that are listed can be pinned, and nothing has come between.
+        let view = state.pin(Some(version));
+        drop(state);
+        view.map(|view| PinnedVersion::new(Arc::clone(&self.inner), view))
+            .map_err(|refused| self.refused(version, &refused))
+    }
+
+    fn refused(&self, version: u64, refused: &NoSuchVersion) -> Error {
+        let place = Arc::clone(&self.inner.place);
+        match *refused {
+            NoSuchVersion::Expired { oldest, current } => Error::VersionExpired { place, version, oldest, current },
+            NoSuchVersion::NotYetHere { current } => Error::VersionNotYetHere { place, version, current },
         }
     }
 

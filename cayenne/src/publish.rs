@@ -7,10 +7,10 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::layout;
-use crate::metastore::Published;
+use crate::metastore::WriteRecord;
 use crate::options::WriteMode;
 use crate::partition::{Inner, Partition};
-use crate::stats::DataSummary;
+use crate::stats::WriteSummary;
 
 /// A write that is durable and not visible.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +21,10 @@ pub struct StagedInfo {
     pub mode: WriteMode,
     /// When it was finished, in milliseconds since 1970.
     pub sealed_ms: u64,
-    /// What it holds.
-    pub summary: DataSummary,
+    /// The version that it has read, or that it was last rebased onto.
+    pub base_version: u64,
+    /// What it does.
+    pub summary: WriteSummary,
 }
 
 impl Partition {
@@ -30,10 +32,24 @@ impl Partition {
     /// Repeating a call that succeeded, or that was interrupted after it took effect, succeeds.
     ///
     /// # Errors
-    /// [`Error::UnknownWrite`], [`Error::VersionConflict`], [`Error::PublishedElsewhere`], [`Error::ReadOnly`].
+    /// [`Error::UnknownWrite`], [`Error::VersionConflict`], [`Error::PublishedElsewhere`], [`Error::ReadOnly`];
+    /// [`Error::WriteConflict`] as from [`rebase`](Self::rebase), never for a write that was rebased onto the current version.
     pub async fn publish(&self, write_id: Uuid, version: u64) -> Result<()> {
         self.inner.check_writable()?;
         self.blocking("publishing a version", move |inner| publish(inner, write_id, version)).await
+    }
+
+    /// Checks a finished write against everything that was published since the version it read, up to `onto_version`,
+    /// which must be the current one. Afterwards it counts as if it had read that version, and publishing it next cannot
+    /// fail. Writes that delete nothing never conflict.
+    ///
+    /// # Errors
+    /// [`Error::WriteConflict`] when rows that the write deletes were changed by another; discard it then and run
+    /// the statement again. [`Error::UnknownWrite`], [`Error::PublishedElsewhere`]; [`Error::VersionNotYetHere`] and
+    /// [`Error::VersionConflict`] when `onto_version` is not the current version.
+    pub async fn rebase(&self, write_id: Uuid, onto_version: u64) -> Result<()> {
+        self.inner.check_writable()?;
+        self.blocking("rebasing a write", move |inner| rebase(inner, write_id, onto_version)).await
     }
 
     /// The finished writes that are not visible, oldest first.
@@ -48,6 +64,7 @@ impl Partition {
                 write_id: *write_id,
                 mode: write.mode,
                 sealed_ms: write.sealed_ms,
+                base_version: write.base_version,
                 summary: write.summary.clone(),
             })
             .collect();
@@ -68,11 +85,63 @@ impl Partition {
 fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64) -> Result<()> {
     let mut metastore = inner.metastore.lock();
     inner.step(Step::Publish)?;
-    match metastore.publish(write_id, version, inner.options.clock.now_ms())? {
-        Published::Now { mode, now_ms } => inner.state.lock().publish(write_id, version, mode, now_ms),
-        Published::Before => {}
+    let place = || Arc::clone(&inner.place);
+    let record = metastore.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: place(), write_id })?;
+    match record.version {
+        Some(published) if published == version => return inner.step(Step::Published),
+        Some(published) => {
+            return Err(Error::PublishedElsewhere { place: place(), write_id, asked: version, published });
+        }
+        None => {}
     }
+    let planned = {
+        let state = inner.state.lock();
+        let current = state.current().version;
+        if current.checked_add(1) != Some(version) {
+            return Err(Error::VersionConflict { place: place(), write_id, asked: version, current });
+        }
+        state.plan_publish(write_id, version)
+    };
+    let change = planned.map_err(|detail| conflict(inner, &record, detail))?;
+    let now_ms = inner.options.clock.now_ms();
+    metastore.publish(write_id, &change, now_ms)?;
+    inner.state.lock().publish(write_id, change, now_ms);
     inner.step(Step::Published)
+}
+
+fn rebase(inner: &Arc<Inner>, write_id: Uuid, onto: u64) -> Result<()> {
+    let mut metastore = inner.metastore.lock();
+    let place = || Arc::clone(&inner.place);
+    let record = metastore.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: place(), write_id })?;
+    if let Some(published) = record.version {
+        return Err(Error::PublishedElsewhere { place: place(), write_id, asked: onto.saturating_add(1), published });
+    }
+    {
+        let state = inner.state.lock();
+        let current = state.current().version;
+        if onto > current {
+            return Err(Error::VersionNotYetHere { place: place(), version: onto, current });
+        }
+        if onto < current {
+            return Err(Error::VersionConflict { place: place(), write_id, asked: onto + 1, current });
+        }
+        if let Some(write) = state.staged().get(&write_id) {
+            state.check_deletes(&write.deletes).map_err(|detail| conflict(inner, &record, detail))?;
+        }
+    }
+    inner.step(Step::Rebase)?;
+    metastore.rebase(write_id, onto)?;
+    inner.state.lock().rebase(write_id, onto);
+    Ok(())
+}
+
+fn conflict(inner: &Inner, record: &WriteRecord, detail: String) -> Error {
+    Error::WriteConflict {
+        place: Arc::clone(&inner.place),
+        write_id: record.write_id,
+        base: record.base_version,
+        detail,
+    }
 }
 
 fn discard(inner: &Arc<Inner>, write_id: Uuid) -> Result<()> {

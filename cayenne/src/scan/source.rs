@@ -84,7 +84,7 @@ impl FileOpener for DamageFinder {
 
 /// The damage of a file that could not be read, or else what the reader said.
 async fn named(error: DataFusionError, pinned: PinnedFile) -> DataFusionError {
-    let looking = tokio::task::spawn_blocking(move || verify_file(pinned.pin.inner(), &pinned.file));
+    let looking = tokio::task::spawn_blocking(move || verify_file(pinned.pin.inner(), &pinned.entry.file));
     match looking.await {
         Ok(Err(damage)) => damage.into(),
         _ => error,

@@ -1,7 +1,10 @@
 //! Tests of the engine through its public interface, on real files.
 
 mod crash;
+mod deletes;
+mod format;
 mod harness;
+mod model;
 mod query;
 mod roundtrip;
 mod versions;

@@ -173,7 +173,11 @@ mod tests {
         let outcome = |id| set.partitions[&PartitionId(id)].assignment.clone();
         assert_eq!(
             outcome(1).unwrap().write_options,
-            WriteOptions { target_file_bytes: Some(64 << 20), compression: Compression::Zstd }
+            WriteOptions {
+                target_file_bytes: Some(64 << 20),
+                compression: Compression::Zstd,
+                ..WriteOptions::default()
+            }
         );
         let error = outcome(2).unwrap_err().message;
         assert!(error.contains("table orders, partition 3 (id 2)"), "{error}");

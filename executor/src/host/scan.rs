@@ -39,6 +39,7 @@ impl ScanHost for PartitionHost {
             predicates: request.predicates.clone(),
             limit: request.limit,
             streams: request.streams,
+            ..ScanRequest::default()
         };
         match &request.stream_of {
             None => one_plan(&request, &pins, &scan),

@@ -41,6 +41,7 @@ mod tests {
         let column = |min, max| ColumnSummary { null_count: 2, min, max };
         let summary = DataSummary {
             rows: 5,
+            deleted_rows: 0,
             bytes: 10,
             files: 1,
             columns: vec![

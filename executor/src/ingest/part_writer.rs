@@ -81,7 +81,7 @@ impl PartWriter {
         let finished = writer.finish().await;
         // Only now are the encoder's buffers gone.
         drop(permit);
-        finished.map_err(|e| from_storage(&doing, e))
+        finished.map(|summary| summary.data).map_err(|e| from_storage(&doing, e))
     }
 
     /// Gives the open file back.
