@@ -9,7 +9,10 @@ use arrow::{
     datatypes::{DataType, Field, Fields, Schema, TimeUnit},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    plan::row_ids,
+};
 
 const EXTENSION_NAME: &str = "ARROW:extension:name";
 /// Extension types that files would give back as another type.
@@ -24,6 +27,7 @@ pub fn check(schema: &Schema) -> Result<()> {
         return Err(Error::invalid("a table needs at least one column"));
     }
     check_names(schema.fields(), "")?;
+    row_ids::check_names(schema)?;
     schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
 }
 

@@ -21,6 +21,30 @@ impl PartitionHost {
         self.reach(&slot, version, Some(write)).await.map(|_| ())
     }
 
+    /// Checks a staged write against everything published up to a committed version, which `made_by` made. Answers the
+    /// version that it may be committed on.
+    ///
+    /// # Errors
+    /// `Conflict` when another write changed a row that this one deletes; `StaleRoute` when the partition, the write or the
+    /// version is not here.
+    pub async fn rebase(
+        &self,
+        partition: PartitionId,
+        epoch: u64,
+        version: u64,
+        made_by: Option<WriteId>,
+        write: WriteId,
+    ) -> Result<u64> {
+        let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
+        self.check_held(partition, epoch)?;
+        let stored = self.reach(&slot, version, made_by).await?;
+        // Nothing is published meanwhile.
+        let _work = slot.work.lock().await;
+        let current = stored.version();
+        stored.rebase(write.0, current).await.map_err(|e| from_storage(&format!("checking write {write}"), e))?;
+        Ok(current)
+    }
+
     /// Brings a partition to at least a version, whose write may be named.
     pub(super) async fn reach(&self, slot: &Arc<Slot>, version: u64, write: Option<WriteId>) -> Result<Partition> {
         let partition = slot.partition()?;

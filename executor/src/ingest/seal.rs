@@ -6,12 +6,12 @@ use ancho_common::{
     ids::{PartitionId, TableId},
 };
 use ancho_proto::v1 as proto;
-use cayenne::DataSummary;
 use futures::future::join_all;
 
 use super::{
     Ingest, columns,
-    open_write::{OpenWrite, SealStep},
+    open_write::{OpenWrite, Received, SealStep},
+    part_writer::Staged,
     write_id,
 };
 use crate::metric;
@@ -73,10 +73,10 @@ impl Ingest {
         };
         let (place, _) = self.host.writable(partition, part.epoch).await?;
         let held = match &step {
-            SealStep::Already(sealed) => sealed.rows,
-            SealStep::Finish { rows, .. } => *rows,
+            SealStep::Already(sealed) => Received { rows: sealed.rows, deletes: sealed.deletes },
+            SealStep::Finish { received, .. } => *received,
         };
-        check_rows(&place.place(), write, held, part.expected_rows)?;
+        check_rows(&place.place(), write, held, expected(part))?;
         Ok(step)
     }
 
@@ -91,11 +91,13 @@ impl Ingest {
             SealStep::Already(sealed) => return Ok(sealed),
             SealStep::Finish { feed, .. } => feed,
         };
-        let summary: DataSummary = feed.finish().await?;
+        let Staged { summary: cayenne::WriteSummary { data: summary, deleted_rows }, base_version } =
+            feed.finish().await?;
         metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
         metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
         self.host.note_staged(partition, write.id, part.epoch);
-        check_rows(&format!("partition id {partition}, as stored"), write, summary.rows, part.expected_rows)?;
+        let held = Received { rows: summary.rows, deletes: deleted_rows };
+        check_rows(&format!("partition id {partition}, as stored"), write, held, expected(part))?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.
         self.host.check_held(partition, part.epoch)?;
         let sealed = proto::SealedPartition {
@@ -103,18 +105,25 @@ impl Ingest {
             rows: summary.rows,
             bytes: summary.bytes,
             columns: columns::to_json(&summary)?,
+            deletes: deleted_rows,
+            base_version: (deleted_rows > 0).then_some(base_version),
         };
         write.sealed(partition, sealed.clone());
         Ok(sealed)
     }
 }
 
-fn check_rows(place: &str, write: &OpenWrite, held: u64, expected: u64) -> Result<()> {
+fn expected(part: &proto::SealPartition) -> Received {
+    Received { rows: part.expected_rows, deletes: part.expected_deletes }
+}
+
+fn check_rows(place: &str, write: &OpenWrite, held: Received, expected: Received) -> Result<()> {
     if held == expected {
         return Ok(());
     }
     Err(Error::internal(format!(
-        "{place}: write {} holds {held} rows and its senders sent {expected}; nothing was written, start it again",
-        write.id
+        "{place}: write {} holds {} rows and {} deletes, and its senders sent {} and {}; nothing was written, start it \
+         again",
+        write.id, held.rows, held.deletes, expected.rows, expected.deletes
     )))
 }

@@ -14,7 +14,7 @@ use tonic::Streaming;
 use super::{
     Ingest, decode,
     feed::{Feed, FeedSender},
-    open_write::OpenWrite,
+    open_write::{OpenWrite, Received},
     write_id,
 };
 
@@ -22,7 +22,7 @@ use super::{
 struct Route {
     epoch: u64,
     feed: FeedSender,
-    rows: u64,
+    received: Received,
 }
 
 impl Ingest {
@@ -73,8 +73,12 @@ impl Ingest {
             }
         }
         write.check()?;
-        let rows: BTreeMap<PartitionId, u64> = routes.into_iter().map(|(id, route)| (id, route.rows)).collect();
-        let partitions = rows.into_iter().map(|(id, rows)| proto::StagedRows { partition_id: id.0, rows }).collect();
+        let received: BTreeMap<PartitionId, Received> =
+            routes.into_iter().map(|(id, route)| (id, route.received)).collect();
+        let partitions = received
+            .into_iter()
+            .map(|(id, Received { rows, deletes })| proto::StagedRows { partition_id: id.0, rows, deletes })
+            .collect();
         Ok(proto::StageReply { partitions })
     }
 
@@ -93,7 +97,7 @@ impl Ingest {
             }
             entry => {
                 let feed = self.feed(write, partition, batch.epoch).await?;
-                entry.insert_entry(Route { epoch: batch.epoch, feed, rows: 0 }).into_mut()
+                entry.insert_entry(Route { epoch: batch.epoch, feed, received: Received::default() }).into_mut()
             }
         };
         let message_bytes = batch.ipc.len();
@@ -105,11 +109,16 @@ impl Ingest {
             if count == 0 {
                 continue;
             }
-            if !route.feed.send(rows, bytes).await {
+            let (taken, received) = if batch.deletes {
+                (route.feed.delete(rows).await, Received { rows: 0, deletes: count })
+            } else {
+                (route.feed.send(rows, bytes).await, Received { rows: count, deletes: 0 })
+            };
+            if !taken {
                 return Err(fault_of(write));
             }
-            write.count(partition, sender, count);
-            route.rows += count;
+            write.count(partition, sender, received);
+            route.received.add(received);
         }
         Ok(())
     }
@@ -141,7 +150,7 @@ fn check_end(
     if next.is_some() {
         return Err(Error::invalid("after the end nothing may follow"));
     }
-    let held: u64 = routes.values().map(|route| route.rows).sum();
+    let held: u64 = routes.values().map(|route| route.received.rows + route.received.deletes).sum();
     if held == end.rows {
         return Ok(());
     }

@@ -138,7 +138,7 @@ impl Node {
             proto::StageHeader { write_id: write.to_string(), sender_id: sender.into(), table_id: TABLE, overwrite };
         let mut messages = vec![proto::StageRequest { body: Some(Body::Header(header)) }];
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
-            body: Some(Body::Batch(proto::StageBatch { partition_id: *partition_id, epoch: *epoch, ipc: ipc(batch) })),
+            body: Some(Body::Batch(proto::StageBatch { partition_id: *partition_id, epoch: *epoch, ipc: ipc(batch), deletes: false })),
         }));
         messages.push(end(parts.iter().map(|(_, _, batch)| batch.num_rows() as u64).sum()));
         let reply = self.client.clone().stage(futures::stream::iter(messages)).await?.into_inner();
@@ -159,6 +159,7 @@ impl Node {
                 epoch: *epoch,
                 expected_rows: *expected_rows,
                 overwrite,
+                expected_deletes: 0,
             })
             .collect();
         let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions };

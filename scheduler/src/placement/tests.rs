@@ -79,6 +79,8 @@ fn fill(state: &mut ClusterState, table: TableId, bytes: u64) {
             rows: 1,
             bytes,
             columns: vec![],
+            deleted: 0,
+            base: None,
         })
         .collect();
     let write = Command::CommitWrite {

@@ -64,6 +64,8 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows:
             rows,
             bytes: 1,
             columns: vec![unknown.clone(), unknown.clone()],
+            deleted: 0,
+            base: None,
         })
         .collect();
     let write = Command::CommitWrite {

@@ -116,6 +116,8 @@ mod tests {
             rows: 5,
             bytes: 50,
             columns: vec![],
+            deleted: 0,
+            base: None,
         };
         let parts = vec![part];
         let after =

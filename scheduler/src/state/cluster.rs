@@ -175,7 +175,8 @@ pub struct CommitRecord {
     pub write_id: WriteId,
 }
 
-/// Statistics of one column. Bounds are text in the partition key's canonical form and only present where exact.
+/// Statistics of one column. Bounds are text in the partition key's canonical form; every value lies between them, and
+/// they are values of the column unless rows were deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnSummary {
     /// Number of NULLs, if known.

@@ -192,6 +192,13 @@ pub struct StagedPart {
     pub bytes: u64,
     /// Statistics of the staged rows, one per column.
     pub columns: Vec<ColumnSummary>,
+    /// Rows deleted one by one; 0 when overwriting.
+    #[serde(default)]
+    pub deleted: u64,
+    /// The version that the part builds on: one that deletes rows, or that says how many it replaces, is only committed
+    /// right after it. Rows that are merely added build on none.
+    #[serde(default)]
+    pub base: Option<u64>,
 }
 
 /// The answer to a request: what happened, or why nothing did.
@@ -250,6 +257,11 @@ pub enum Outcome {
     /// The write is visible.
     Committed {
         /// New version of each changed partition.
+        parts: Vec<CommittedPart>,
+    },
+    /// Nothing was changed: other writes came between the version that a part builds on and this commit.
+    Outdated {
+        /// These partitions have other versions by now than the write builds on.
         parts: Vec<CommittedPart>,
     },
 }

@@ -127,6 +127,8 @@ impl Cluster {
             } else {
                 vec![known(&number.to_string(), &rows.to_string()), known("a", "b")]
             },
+            deleted: 0,
+            base: None,
         }
     }
 }
@@ -378,6 +380,39 @@ fn a_commit_changes_all_its_partitions_or_none() {
     assert_eq!(cluster.ok(write(table, write_id, parts(&cluster))), committed, "a write is committed once");
     assert_eq!(cluster.0.tables[&table].rows(), 12);
     assert_eq!(cluster.partition(table, 0).version, 2);
+}
+
+#[test]
+fn deletes_are_committed_on_the_version_that_they_were_checked_against() {
+    let mut cluster = Cluster::with_executors(&["a"]);
+    let table = cluster.create(new_table("t", 2, &["a"]));
+    let first = vec![cluster.part(table, 0, 5), cluster.part(table, 1, 2)];
+    cluster.ok(write(table, WriteId::new(), first));
+    let delete = |cluster: &Cluster, deleted: u64, base: Option<u64>| StagedPart {
+        deleted,
+        base,
+        columns: vec![],
+        ..cluster.part(table, 0, 0)
+    };
+    for (deleted, base) in [(1, None), (6, Some(1))] {
+        let wrong = delete(&cluster, deleted, base);
+        assert_eq!(cluster.refused(write(table, WriteId::new(), vec![wrong])).kind, ErrorKind::Invalid);
+    }
+    let part = delete(&cluster, 2, Some(1));
+    cluster.ok(write(table, WriteId::new(), vec![part.clone(), cluster.part(table, 1, 1)]));
+    assert_eq!((cluster.partition(table, 0).rows, cluster.0.tables[&table].rows()), (3, 6));
+    // The same base again: one of two writes comes first, the other one changes nothing, in no partition.
+    let late = vec![part, cluster.part(table, 1, 9)];
+    let outdated = vec![CommittedPart { partition: PartitionId(1), version: 2 }];
+    assert_eq!(cluster.ok(write(table, WriteId::new(), late)), Outcome::Outdated { parts: outdated });
+    assert_eq!((cluster.0.tables[&table].rows(), cluster.0.tables[&table].version), (6, 2));
+    // Rows that are only added build on no version.
+    let more = cluster.part(table, 0, 1);
+    cluster.ok(write(table, WriteId::new(), vec![more]));
+    let all = delete(&cluster, 4, Some(3));
+    cluster.ok(write(table, WriteId::new(), vec![all]));
+    let empty = ColumnSummary { nulls: Some(0), min: None, max: None };
+    assert_eq!((cluster.partition(table, 0).rows, &cluster.partition(table, 0).columns[0]), (0, &empty));
 }
 
 #[test]

@@ -49,6 +49,10 @@ impl ClusterState {
         if overwrite {
             check_covered(table, &seen)?;
         }
+        let outdated: Vec<CommittedPart> = parts.iter().filter_map(|part| outdated(table, part)).collect();
+        if !outdated.is_empty() {
+            return Ok(Outcome::Outdated { parts: outdated });
+        }
         if refreshed.is_some() && table.dataset.is_none() {
             return Err(Error::invalid(format!(
                 "table {} mirrors no source, so a write cannot end a refresh of it",
@@ -119,8 +123,25 @@ impl ClusterState {
                 part.executor
             )));
         }
-        check_statistics(table, part).map_err(|e| e.context(&place))
+        check_statistics(table, part).and_then(|()| check_deleted(partition, part)).map_err(|e| e.context(&place))
     }
+}
+
+/// The present version of a part's partition, if the part builds on another one.
+fn outdated(table: &Table, part: &StagedPart) -> Option<CommittedPart> {
+    let partition = table.partitions.get(&part.partition)?;
+    let base = part.base?;
+    (base != partition.version).then_some(CommittedPart { partition: partition.id, version: partition.version })
+}
+
+fn check_deleted(partition: &Partition, part: &StagedPart) -> Result<(), Error> {
+    if part.deleted > 0 && part.base.is_none() {
+        return Err(Error::invalid("a staged part deletes rows without saying of which version"));
+    }
+    if part.base == Some(partition.version) && part.deleted > partition.rows {
+        return Err(Error::invalid(format!("{} rows are deleted of {}", part.deleted, partition.rows)));
+    }
+    Ok(())
 }
 
 fn check_statistics(table: &Table, part: &StagedPart) -> Result<(), Error> {
@@ -170,7 +191,7 @@ impl Partition {
         } else {
             Statistics { rows: self.rows, columns: std::mem::take(&mut self.columns) }
         };
-        let merged = former.merge(part.rows, &part.columns, schema);
+        let merged = former.without(part.deleted, schema).merge(part.rows, &part.columns, schema);
         self.rows = merged.rows;
         self.columns = merged.columns;
         self.bytes = self.bytes.saturating_add(part.bytes);
