@@ -28,7 +28,7 @@ use super::{
     ddl, explain,
     load::{Begun, TableLoad, given_up},
     recent::{Planned, RecentPlans},
-    retry::{surface, until_served},
+    retry::{surface, until_alone, until_served},
     statement::{Statement, of_query},
     status,
     write::{WriteKind, Writer},
@@ -178,8 +178,7 @@ impl QueryEngine {
     }
 
     async fn insert(&self, statement: &DfStatement, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
-        self.attempts(|state, attempt| async move {
-            Statement::Change(change) => self.change(&change, parameters, caller).await,
+        self.write_attempts(|state, attempt| async move {
             let plan = attempt.logical(statement.clone(), parameters).await?;
             let LogicalPlan::Dml(dml) = plan else {
                 return Err(Error::internal("an INSERT was planned as something else").into());
