@@ -90,6 +90,7 @@ fn fill(state: &mut ClusterState, table: TableId, bytes: u64) {
         parts,
         refreshed: None,
         based_on: None,
+        request: None,
     };
     apply(state, write);
 }

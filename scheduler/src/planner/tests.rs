@@ -75,6 +75,7 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows:
         parts,
         refreshed: None,
         based_on: None,
+        request: None,
     };
     apply(state, write);
 }

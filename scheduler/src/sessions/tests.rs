@@ -265,6 +265,7 @@ async fn an_executor_registers_and_is_told_what_to_hold_over_the_network() {
             parts: vec![part],
             refreshed: None,
             based_on: None,
+            request: None,
         })
         .await;
     let Down::Assignments(told) = next().await else { panic!() };

@@ -100,6 +100,9 @@ pub enum Command {
         /// The rows were made from those of this table at this version: refused if it has changed since.
         #[serde(default)]
         based_on: Option<(TableId, u64)>,
+        /// The request that asks for the write; one that was applied before is not applied again.
+        #[serde(default)]
+        request: Option<WriteRequest>,
     },
     /// Says that the load of a table goes on.
     RenewLoad {
@@ -127,6 +130,15 @@ pub enum Command {
         /// Which.
         executor: ExecutorId,
     },
+}
+
+/// Who asks for a write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteRequest {
+    /// Chosen by the client, or for it.
+    pub id: String,
+    /// Rows that it is told the write concerned.
+    pub rows: u64,
 }
 
 /// A table to create.
@@ -258,6 +270,11 @@ pub enum Outcome {
     Committed {
         /// New version of each changed partition.
         parts: Vec<CommittedPart>,
+    },
+    /// Nothing was changed: the request was applied before, by another write.
+    Repeated {
+        /// Rows that it was told then.
+        rows: u64,
     },
     /// Nothing was changed: other writes came between the version that a part builds on and this commit.
     Outdated {

@@ -134,11 +134,11 @@ impl Cluster {
 }
 
 fn write(table: TableId, write_id: WriteId, parts: Vec<StagedPart>) -> Command {
-    Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None }
+    Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None, request: None }
 }
 
 fn overwrite(table: TableId, parts: Vec<StagedPart>, refreshed: Option<Dataset>) -> Command {
-    Command::CommitWrite { table, write_id: WriteId::new(), overwrite: true, parts, refreshed, based_on: None }
+    Command::CommitWrite { table, write_id: WriteId::new(), overwrite: true, parts, refreshed, based_on: None, request: None }
 }
 
 #[test]
@@ -413,6 +413,47 @@ fn deletes_are_committed_on_the_version_that_they_were_checked_against() {
     cluster.ok(write(table, WriteId::new(), vec![all]));
     let empty = ColumnSummary { nulls: Some(0), min: None, max: None };
     assert_eq!((cluster.partition(table, 0).rows, &cluster.partition(table, 0).columns[0]), (0, &empty));
+}
+
+#[test]
+fn a_request_that_comes_again_is_not_applied_again() {
+    let mut cluster = Cluster::with_executors(&["a"]);
+    let table = cluster.create(new_table("t", 1, &["a"]));
+    let asked = |cluster: &Cluster, id: &str, base: Option<u64>| Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts: vec![StagedPart { base, ..cluster.part(table, 0, 3) }],
+        refreshed: None,
+        based_on: None,
+        request: Some(WriteRequest { id: id.into(), rows: 3 }),
+    };
+    let outdated = asked(&cluster, "x", Some(7));
+    assert!(matches!(cluster.ok(outdated), Outcome::Outdated { .. }));
+    let first = asked(&cluster, "x", None);
+    assert!(matches!(cluster.ok(first.clone()), Outcome::Committed { .. }), "what changed nothing is not remembered");
+    assert!(matches!(cluster.ok(first), Outcome::Committed { .. }), "the same write is answered as before");
+    let again = asked(&cluster, "x", None);
+    assert_eq!(cluster.ok(again), Outcome::Repeated { rows: 3 });
+    let other = asked(&cluster, "y", None);
+    cluster.ok(other);
+    let (rows, written) = (cluster.0.tables[&table].rows(), cluster.0.written.find("y").unwrap());
+    assert_eq!((rows, written.rows, written.version, written.at_ms), (6, 3, 2, 77));
+    cluster.ok(Command::DropTable { name: TableName::public("t"), if_exists: false });
+    let late = asked_of_dropped(table);
+    assert_eq!(cluster.ok(late), Outcome::Repeated { rows: 3 });
+}
+
+fn asked_of_dropped(table: TableId) -> Command {
+    Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts: vec![],
+        refreshed: None,
+        based_on: None,
+        request: Some(WriteRequest { id: "x".into(), rows: 3 }),
+    }
 }
 
 #[test]

@@ -13,8 +13,9 @@ use arrow::datatypes::Schema;
 use super::{
     apply::Applied,
     cluster::{ClusterState, CommitRecord, Dataset, Partition, Table},
-    command::{CommittedPart, Outcome, StagedPart},
+    command::{CommittedPart, Outcome, StagedPart, WriteRequest},
     statistics::Statistics,
+    written::WrittenRecord,
 };
 
 /// Commits that a partition remembers by write id.
@@ -96,6 +97,20 @@ impl ClusterState {
                 "table with id {source} was dropped or replaced after its rows were read; nothing was changed, try again"
             ))),
         }
+    /// Rows of the write that a request made before, unless it is this one and its commits are still remembered.
+    pub(super) fn written_before(&self, request: &WriteRequest, write_id: WriteId) -> Option<u64> {
+        let record = self.written.find(&request.id)?;
+        let table = self.tables.get(&record.table);
+        let remembered = table.is_some_and(|table| committed_before(table, write_id).is_some());
+        (!remembered).then_some(record.rows)
+    }
+
+    /// Remembers what a request did.
+    pub(super) fn note_written(&mut self, request: WriteRequest, id: TableId, write_id: WriteId, at_ms: u64) {
+        let WriteRequest { id: request, rows } = request;
+        let Some(table) = self.tables.get(&id).filter(|_| self.written.find(&request).is_none()) else { return };
+        let (table_name, version) = (table.name.to_string(), table.version);
+        self.written.push(request, WrittenRecord { table: id, table_name, write_id, rows, version, at_ms });
     }
 
     /// Whether a part was staged by who may write its partition now, in the start of the process that still runs.

@@ -228,6 +228,7 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 parts: table.iter().flat_map(|t| parts.iter().filter_map(|p| staged(state, t, p))).collect(),
                 refreshed: refreshed.then_some(source),
                 based_on: base.zip(*stale_base).map(|((id, version), stale)| (id, version + u64::from(stale))),
+                request: (write % 3 != 0).then(|| WriteRequest { id: (write % 5).to_string(), rows: 1 }),
             }
         }
         Step::Repeat { .. } => Command::InitCluster { cluster_id: "c".into() },
