@@ -243,7 +243,13 @@ impl QueryEngine {
     }
 
     async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
-        match Statement::parse(sql)? {
+        let statement = Statement::parse(sql)?;
+        if caller.may_repeat()
+            && let Some(written) = self.node.linearizable().await?.written.find(caller.request())
+        {
+            return Ok(written.rows);
+        }
+        match statement {
             Statement::Insert(statement) => self.insert(&statement, parameters, caller).await,
             Statement::CreateTable(create) => self.create(&create, parameters, caller).await,
             Statement::Change(change) => self.change(&change, parameters, caller).await,

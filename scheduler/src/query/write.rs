@@ -31,14 +31,14 @@ use futures::future::{join_all, try_join_all};
 
 use super::{assigner::propose, attempt::Attempt};
 use crate::{
-    frontend::caller::Caller,
+    frontend::caller::{Caller, REQUEST_ID_HEADER},
     planner::{
         refusal::PlanResult,
         table::{AnchoTable, still_loading},
         write::WriteNode,
     },
     raft::RaftNode,
-    state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table},
+    state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest},
 };
 
 /// Largest answer of an executor: statistics of many partitions with long bounds.
@@ -78,6 +78,14 @@ impl WriteKind<'_> {
     fn fills(self) -> bool {
         matches!(self, Self::Fill | Self::Refresh(_))
     }
+}
+
+/// What goes with sealed parts into their commit.
+struct Commit<'a> {
+    kind: WriteKind<'a>,
+    /// The table, and its version, that the rows were made from and that they put an end to.
+    based_on: Option<(TableId, u64)>,
+    request: WriteRequest,
 }
 
 /// Carries writes out.
@@ -140,8 +148,8 @@ impl Writer {
             return Ok(0);
         }
         let parts = caller.unless_gone(self.seal(&target, &sent)).await?;
-        self.commit(&target, &sent, parts, kind, based_on, &mut staged).await?;
-        Ok(rows)
+        let request = WriteRequest { id: caller.request().to_owned(), rows };
+        Ok(self.commit(&target, &sent, parts, &Commit { kind, based_on, request }, &mut staged).await?)
     }
 
     /// Empties a table, and says how many rows it had.
@@ -178,39 +186,44 @@ impl Writer {
         for part in &mut parts {
             part.base = full(part.partition).map(|p| p.version);
         }
-        self.commit(&target, &sent, parts, WriteKind::Overwrite, None, &mut staged).await?;
-        Ok(table.rows())
+        let request = WriteRequest { id: caller.request().to_owned(), rows: table.rows() };
+        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request };
+        self.commit(&target, &sent, parts, &commit, &mut staged).await
     }
 
     /// Makes sealed parts visible, all at once. Parts that delete rows and that other writes came before are checked
-    /// against these first.
+    /// against these first. Answers how many rows the request concerned, now or when it was applied before.
     async fn commit(
         &self,
         target: &WriteTarget,
         sent: &BTreeMap<PartitionId, SentRows>,
         mut parts: Vec<StagedPart>,
-        kind: WriteKind<'_>,
-        based_on: Option<(TableId, u64)>,
+        commit: &Commit<'_>,
         staged: &mut Staged,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         for _ in 0..MOST_REBASES {
             let command = Command::CommitWrite {
                 table: target.table_id,
                 write_id: target.write_id,
-                overwrite: kind.overwrites(),
+                overwrite: commit.kind.overwrites(),
                 parts: parts.clone(),
-                refreshed: match kind {
+                refreshed: match commit.kind {
                     WriteKind::Refresh(dataset) => Some(dataset.clone()),
                     _ => None,
                 },
-                based_on,
+                based_on: commit.based_on,
+                request: Some(commit.request.clone()),
             };
             // From here on a caller that goes away must not take back what may be committed.
             staged.settle();
             let outdated = match propose(&self.node, command).await {
                 Ok(Outcome::Committed { parts }) => {
                     self.publish(target, sent, &parts).await;
-                    return Ok(());
+                    return Ok(commit.request.rows);
+                }
+                Ok(Outcome::Repeated { rows }) => {
+                    staged.reopen();
+                    return Ok(rows);
                 }
                 Ok(Outcome::Outdated { parts }) => parts,
                 Ok(other) => {
@@ -218,14 +231,15 @@ impl Writer {
                 }
                 Err(error) => {
                     // What may have been committed must stay staged: the owners learn the outcome from the state.
-                    if error.kind != ErrorKind::Unknown {
-                        staged.reopen();
+                    if error.kind == ErrorKind::Unknown {
+                        return Err(unknown(&commit.request, &error));
                     }
+                    staged.reopen();
                     return Err(error);
                 }
             };
             staged.reopen();
-            if kind.overwrites() {
+            if commit.kind.overwrites() {
                 break;
             }
             self.rebase(target, sent, &mut parts, &outdated).await?;
@@ -346,6 +360,16 @@ fn based_on(
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(reads.then_some((ended.id, ended.version)))
+}
+
+/// What a client is told who is to find out by itself.
+fn unknown(request: &WriteRequest, error: &Error) -> Error {
+    let id = &request.id;
+    Error::unknown(format!(
+        "it is not known whether the write was applied; SELECT * FROM system.writes WHERE request_id = '{id}' tells, and \
+         the same statement sent again with the header {REQUEST_ID_HEADER}: {id} is applied once ({})",
+        error.message
+    ))
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.

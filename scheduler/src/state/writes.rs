@@ -97,6 +97,8 @@ impl ClusterState {
                 "table with id {source} was dropped or replaced after its rows were read; nothing was changed, try again"
             ))),
         }
+    }
+
     /// Rows of the write that a request made before, unless it is this one and its commits are still remembered.
     pub(super) fn written_before(&self, request: &WriteRequest, write_id: WriteId) -> Option<u64> {
         let record = self.written.find(&request.id)?;

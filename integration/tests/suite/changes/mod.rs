@@ -2,6 +2,7 @@
 mod killed;
 mod meaning;
 mod model;
+mod requests;
 mod transfers;
 
 use std::collections::BTreeMap;
