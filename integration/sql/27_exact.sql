@@ -231,7 +231,7 @@ SELECT id, CASE WHEN id = 1 THEN 1.5 ELSE 2 END, coalesce(NULL, 0.25) FROM ex_d
 -- @query literal_in_functions
 SELECT round(2.345, 2), floor(-1.5), abs(-2.50), greatest(1.5, 2), sqrt(6.25), power(1.5, 2)
 -- @expect
-2.35	-2	2.50	2.0	2.5	2.25
+2.35	-2.0	2.50	2.0	2.5	2.25
 
 -- @query literal_between
 SELECT id FROM ex_d WHERE n BETWEEN 10.1 AND 20.2

@@ -102,7 +102,7 @@ impl QueryEngine {
         F: Fn(Arc<ClusterState>, Attempt) -> Fut,
         Fut: Future<Output = PlanResult<T>>,
     {
-        until_alone(self.partition_wait, || self.attempts(&work)).await
+        until_alone(self.patience.partition_wait, || self.attempts(&work)).await
     }
 
     /// The replicated state behind this engine.

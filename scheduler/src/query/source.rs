@@ -43,7 +43,7 @@ pub async fn table(session: &SessionState, source: &SourceSpec) -> Result<Arc<dy
     let filled: Vec<ObjectMeta> = files.into_iter().filter(|file| file.size > 0).collect();
     let schema = match format.infer_schema(session, &store, &filled).await {
         Ok(schema) => schema,
-        Err(error) => return Err(unreadable(session, &store, format.as_ref(), &filled, &source.from, error).await),
+        Err(error) => return Err(odd_one(session, &store, format.as_ref(), &filled, &source.from, error).await),
     };
     let options = ListingOptions::new(format).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(paths).with_listing_options(options).with_schema(schema);
@@ -51,7 +51,7 @@ pub async fn table(session: &SessionState, source: &SourceSpec) -> Result<Arc<dy
 }
 
 /// Names the first file whose columns cannot be told; if there is none, the files do not go together.
-async fn unreadable(
+async fn odd_one(
     session: &SessionState,
     store: &Arc<dyn ObjectStore>,
     format: &dyn FileFormat,
