@@ -136,7 +136,8 @@ mod tests {
         let changes = WriteForm::Changes.split(&batch).unwrap();
         let added = changes.added.unwrap();
         assert_eq!(added.column(0).as_primitive::<Int64Type>().values(), &[10, 20]);
-        let names = |names: Option<RecordBatch>| names.unwrap().column(2).as_primitive::<UInt64Type>().values().to_vec();
+        let names =
+            |names: Option<RecordBatch>| names.unwrap().column(2).as_primitive::<UInt64Type>().values().to_vec();
         assert_eq!((names(changes.replaced), names(changes.removed)), (vec![1], vec![3]));
         assert!(WriteForm::Changes.split(&added).is_err());
         for form in [WriteForm::Rows, WriteForm::Deletes, WriteForm::Changes] {

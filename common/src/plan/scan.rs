@@ -23,9 +23,7 @@ use datafusion::{
     },
     error::{DataFusionError, Result},
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{
-        EquivalenceProperties, Partitioning, PhysicalExpr, expressions::Column, utils::collect_columns,
-    },
+    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, expressions::Column, utils::collect_columns},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},

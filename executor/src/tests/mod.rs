@@ -1,4 +1,5 @@
 //! Host and ingest over real directories and the real gRPC service. Where the schedulers would speak, the tests do.
+mod changes;
 mod hosting;
 mod sessions;
 mod writes;
@@ -138,7 +139,12 @@ impl Node {
             proto::StageHeader { write_id: write.to_string(), sender_id: sender.into(), table_id: TABLE, overwrite };
         let mut messages = vec![proto::StageRequest { body: Some(Body::Header(header)) }];
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
-            body: Some(Body::Batch(proto::StageBatch { partition_id: *partition_id, epoch: *epoch, ipc: ipc(batch), deletes: false })),
+            body: Some(Body::Batch(proto::StageBatch {
+                partition_id: *partition_id,
+                epoch: *epoch,
+                ipc: ipc(batch),
+                deletes: false,
+            })),
         }));
         messages.push(end(parts.iter().map(|(_, _, batch)| batch.num_rows() as u64).sum()));
         let reply = self.client.clone().stage(futures::stream::iter(messages)).await?.into_inner();

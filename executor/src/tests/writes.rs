@@ -109,7 +109,8 @@ async fn a_stream_without_its_end_mark_poisons_the_write() {
                 table_id: TABLE,
                 overwrite: false,
             });
-            let batch = Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)), deletes: false });
+            let batch =
+                Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)), deletes: false });
             let mut messages: Vec<_> =
                 [header, batch].map(|body| proto::StageRequest { body: Some(body) }).into_iter().collect();
             messages.extend(tail);

@@ -175,7 +175,8 @@ pub fn of_query(mut query: Box<ast::Query>) -> DfStatement {
 /// # Errors
 /// `Internal` if it is not one.
 pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
-    let wrong = |why: String| Error::internal(format!("a statement was turned into a query that cannot be read: {why}"));
+    let wrong =
+        |why: String| Error::internal(format!("a statement was turned into a query that cannot be read: {why}"));
     match parser(sql)?.parse_statement().map_err(|e| wrong(text(&e)))? {
         DfStatement::Statement(statement) => match *statement {
             Sql::Query(query) => Ok(query),

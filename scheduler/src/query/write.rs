@@ -16,8 +16,8 @@ use ancho_common::{
     },
 };
 use ancho_proto::v1::{
-    DiscardRequest, PublishPartition, PublishRequest, RebasePartition, RebaseRequest, SealPartition, SealReply, SealRequest,
-    executor_client::ExecutorClient,
+    DiscardRequest, PublishPartition, PublishRequest, RebasePartition, RebaseRequest, SealPartition, SealReply,
+    SealRequest, executor_client::ExecutorClient,
 };
 use datafusion::{
     common::{

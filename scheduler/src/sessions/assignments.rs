@@ -120,8 +120,15 @@ mod tests {
             base: None,
         };
         let parts = vec![part];
-        let after =
-            apply(Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None, request: None });
+        let after = apply(Command::CommitWrite {
+            table,
+            write_id,
+            overwrite: false,
+            parts,
+            refreshed: None,
+            based_on: None,
+            request: None,
+        });
 
         assert_eq!(Digest::of(&before, &id("b")), Digest::of(&after, &id("b")));
         assert!(!Digest::of(&after, &id("a")).holds_others_than(&Digest::of(&before, &id("a"))));

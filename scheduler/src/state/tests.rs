@@ -138,7 +138,15 @@ fn write(table: TableId, write_id: WriteId, parts: Vec<StagedPart>) -> Command {
 }
 
 fn overwrite(table: TableId, parts: Vec<StagedPart>, refreshed: Option<Dataset>) -> Command {
-    Command::CommitWrite { table, write_id: WriteId::new(), overwrite: true, parts, refreshed, based_on: None, request: None }
+    Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: true,
+        parts,
+        refreshed,
+        based_on: None,
+        request: None,
+    }
 }
 
 #[test]

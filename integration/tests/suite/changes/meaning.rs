@@ -113,7 +113,8 @@ async fn merges(client: &Client) -> anyhow::Result<()> {
     let by_source = "MERGE INTO t USING s ON t.k = s.k WHEN NOT MATCHED BY SOURCE AND t.k = 1 THEN DELETE \
                      WHEN NOT MATCHED BY SOURCE THEN UPDATE SET v = -1 WHEN NOT MATCHED THEN INSERT VALUES (s.k, 5)";
     changes(client, by_source, 4, &[(2, 220), (3, 5), (4, -1), (5, -1), (9, 900)]).await?;
-    let guarded = "MERGE INTO t USING s ON t.k = s.k WHEN MATCHED AND s.v <> 200 THEN UPDATE SET v = 1000 / (s.v - 200)";
+    let guarded =
+        "MERGE INTO t USING s ON t.k = s.k WHEN MATCHED AND s.v <> 200 THEN UPDATE SET v = 1000 / (s.v - 200)";
     changes(client, guarded, 2, &[(2, 220), (3, 10), (4, -1), (5, -1), (9, 1)]).await
 }
 

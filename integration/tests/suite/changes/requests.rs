@@ -9,7 +9,8 @@ fn a_request_with_its_own_id_is_applied_once() {
         let cluster = ClusterBuilder::default().executors(1).start().await?;
         let client = cluster.client()?;
         client.update("CREATE TABLE r (k BIGINT, v BIGINT) PARTITION BY (bucket(2, k))").await?;
-        let asking = |id: &str| -> anyhow::Result<Client> { Ok(cluster.client()?.with_header("x-ancho-request-id", id)?) };
+        let asking =
+            |id: &str| -> anyhow::Result<Client> { Ok(cluster.client()?.with_header("x-ancho-request-id", id)?) };
         let insert = "INSERT INTO r VALUES (1, 1), (2, 2)";
         ensure!(asking("first")?.update(insert).await? == 2);
         ensure!(asking("first")?.update(insert).await? == 2);

@@ -180,7 +180,11 @@ fn source(merge: &Merge) -> Result<String> {
         _ => return Err(Error::unsupported("the source of MERGE must be a table or a query in parentheses")),
     };
     let name = name.trim_start_matches("AS ").to_owned();
-    Ok(format!("(SELECT *, TRUE AS {} FROM {relation} AS {}) AS {name}", quoted(SOURCE_COLUMN), quoted("__ancho_using")))
+    Ok(format!(
+        "(SELECT *, TRUE AS {} FROM {relation} AS {}) AS {name}",
+        quoted(SOURCE_COLUMN),
+        quoted("__ancho_using")
+    ))
 }
 
 /// Rows without a partner are kept on the sides that a clause speaks of.

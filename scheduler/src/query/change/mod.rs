@@ -17,8 +17,8 @@ use datafusion::{
     logical_expr::{
         Expr, LogicalPlan, Projection,
         sqlparser::ast::{
-            Assignment, AssignmentTarget, Delete, Distinct, Expr as SqlExpr, FromTable, Ident, Merge, ObjectName, Query,
-            Select, SelectItem, SetExpr, Statement as Sql, TableWithJoins, Truncate, Update,
+            Assignment, AssignmentTarget, Delete, Distinct, Expr as SqlExpr, FromTable, Ident, Merge, ObjectName,
+            Query, Select, SelectItem, SetExpr, Statement as Sql, TableWithJoins, Truncate, Update,
             UpdateTableFromKind, Value,
         },
     },

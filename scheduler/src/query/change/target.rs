@@ -6,8 +6,7 @@ use ancho_common::{
     plan::row_ids,
 };
 use datafusion::logical_expr::sqlparser::ast::{
-    Expr as SqlExpr, Ident, Query, SelectItem, TableAlias, TableFactor,
-    visit_expressions_mut,
+    Expr as SqlExpr, Ident, Query, SelectItem, TableAlias, TableFactor, visit_expressions_mut,
 };
 
 use super::{folded, quoted};
@@ -40,7 +39,9 @@ impl<'a> Target<'a> {
                 quoted(&folded(name))
             }
             TableFactor::Table { alias: Some(_), .. } => {
-                return Err(Error::unsupported("new names for the columns of the table that is changed are not offered"));
+                return Err(Error::unsupported(
+                    "new names for the columns of the table that is changed are not offered",
+                ));
             }
             _ => quoted(&table.name.table),
         };
