@@ -95,7 +95,9 @@ impl Ingest {
         metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
         metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
         self.host.note_staged(partition, write.id, part.epoch);
-        check_rows(&format!("partition id {partition}, as stored"), write, summary.rows, part.expected_rows)?;
+        // Rows that repeat a key of the write are stored, too.
+        let stored = summary.rows + summary.deleted_rows;
+        check_rows(&format!("partition id {partition}, as stored"), write, stored, part.expected_rows)?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.
         self.host.check_held(partition, part.epoch)?;
         let sealed = proto::SealedPartition {
