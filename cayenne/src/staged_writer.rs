@@ -22,6 +22,9 @@ use crate::row_id;
 use crate::state::{DataFile, Deletes, Staged, StagedKeys};
 use crate::stats::WriteSummary;
 
+/// The keys of a staged write stay in memory if they take at most this part of the budget.
+const STAGED_SHARE: usize = 8;
+
 /// One write on its way to disk: rows that it adds and rows that it deletes; an update does both. Memory is bounded by
 /// the encoder's buffers (a few MiB per column) and a bit or so per deleted row; [`write`](Self::write) waits when it is
 /// ahead of the encoder. Dropped before [`finish`](Self::finish), it removes what it wrote.
@@ -277,6 +280,10 @@ impl Partition {
                 return Err(duplicate(&self.inner, key, false));
             }
             staged.summary.keys = Some(effects.counts);
+        }
+        // Many writes may be staged at once: large ones are read again when they are published.
+        if let Some(by_key) = &mut staged.by_key {
+            by_key.keys = by_key.keys.take().filter(|keys| keys.memory() <= keyed.budget / STAGED_SHARE);
         }
         Ok(guard)
     }

@@ -4,6 +4,7 @@ mod crash;
 mod deletes;
 mod format;
 mod harness;
+mod key_speed;
 mod keyed;
 mod keyed_model;
 mod keys;
