@@ -98,15 +98,21 @@ impl<'a> KeyReader<'a> {
         let columns = &self.keyed.spec.columns;
         let column =
             |index: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(schema.field(index).name(), index)) };
+        // The values of a dictionary come back as they are, without one: nothing to compare the column with.
+        let comparable = |index: usize, values: &ArrayRef| schema.field(index).data_type() == values.data_type();
         if keys.len() <= MAX_LISTED {
             let values = self.keyed.encoder.decode(keys)?;
-            return columns.iter().zip(values).map(|(&index, values)| one_of(column(index), &values, schema)).collect();
+            let listed = columns.iter().zip(values).filter(|(index, values)| comparable(**index, values));
+            return listed.map(|(&index, values)| one_of(column(index), &values, schema)).collect();
         }
         // Keys are in the order of their columns, so the first column is between those of the least and the greatest.
         let (least, greatest) =
             keys.iter().fold((*first, *first), |(least, greatest), &key| (least.min(key), greatest.max(key)));
         let bounds = self.keyed.encoder.decode(&[least, greatest])?;
         let (Some(bounds), Some(&index)) = (bounds.first(), columns.first()) else { return Ok(Vec::new()) };
+        if !comparable(index, bounds) {
+            return Ok(Vec::new());
+        }
         let bound = |operator, row| -> Result<Arc<dyn PhysicalExpr>> {
             let value = ScalarValue::try_from_array(bounds, row)?;
             Ok(Arc::new(BinaryExpr::new(column(index), operator, Arc::new(Literal::new(value)))))

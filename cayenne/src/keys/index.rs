@@ -97,7 +97,7 @@ impl KeyIndex {
                     if self.timed {
                         times.push(time);
                     }
-                    if map.len() % 1024 == 0 && self.memory() > self.budget {
+                    if self.memory() > self.budget {
                         self.become_filtered();
                     }
                 } else {

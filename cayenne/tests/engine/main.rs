@@ -5,6 +5,7 @@ mod deletes;
 mod format;
 mod harness;
 mod key_speed;
+mod key_types;
 mod keyed;
 mod keyed_model;
 mod keys;
