@@ -6,10 +6,12 @@ use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use cayenne::{
-    ConflictDetection, DeletionMode, Error, KeyRule, Partition, PartitionOptions, ScanRequest, TableSettings,
-    WriteMode, WriteOptions, scan,
+    ConflictDetection, DeletionMode, Error, KeyRule, Partition, PartitionOptions, Retention, ScanRequest,
+    TableSettings, WriteMode, WriteOptions, scan,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -414,6 +416,62 @@ async fn rewrites_follow_deletes_by_key() {
             let partition = reopen(dir.path(), at_once()).await;
             assert_eq!(values(&partition).await.len(), expected.len() + 2, "{what}");
         }
+    }
+}
+
+/// Upserts, rewrites of all files, clean-up, scans and look-ups side by side: each reader sees every key once, and never an
+/// older value than it has seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_rewrites_and_readers_side_by_side() {
+    const KEYS: i64 = 200;
+    for (what, options) in both() {
+        let dir = TempDir::new().unwrap();
+        let retention = Retention { versions: 0, grace: Duration::ZERO };
+        let partition = create_keyed(dir.path(), by_id(), PartitionOptions { retention, ..options });
+        upsert(&partition, &[rows(&(0..KEYS).map(|id| row(id, 0)).collect::<Vec<_>>())]).await;
+        let done = Arc::new(AtomicBool::new(false));
+        let writer = tokio::spawn({
+            let (partition, done) = (partition.clone(), Arc::clone(&done));
+            async move {
+                for round in 1..=30 {
+                    let some: Vec<Row> = (0..KEYS).filter(|id| id % 7 == round % 7).map(|id| row(id, round)).collect();
+                    assert_eq!(upsert(&partition, &[rows(&some)]).await, counts(0, some.len() as u64, 0, 0));
+                }
+                done.store(true, Ordering::SeqCst);
+            }
+        });
+        let rewriter = tokio::spawn({
+            let (partition, done) = (partition.clone(), Arc::clone(&done));
+            async move {
+                let mut rewritten = 0;
+                while !done.load(Ordering::SeqCst) {
+                    match rewrite_all(&partition).await {
+                        Ok(_) => rewritten += 1,
+                        // A file lost its last row meanwhile.
+                        Err(Error::FilesChanged { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await.unwrap();
+                }
+                rewritten
+            }
+        });
+        let mut last = vec![0; KEYS as usize];
+        while !done.load(Ordering::SeqCst) {
+            let seen = values(&partition).await;
+            assert_eq!(seen.len() as i64, KEYS, "{what}");
+            for (at, (id, value)) in seen.into_iter().enumerate() {
+                assert!(id == at as i64 && value >= last[at], "{what}: {id} has {value} after {}", last[at]);
+                last[at] = value;
+            }
+            let one = found(&partition, &[(5, "")]).await;
+            assert!(one.len() == 1 && one[0].value >= last[5], "{what}: {one:?} after {}", last[5]);
+        }
+        writer.await.unwrap();
+        assert!(rewriter.await.unwrap() > 0, "{what}");
+        let expected: Vec<(i64, i64)> =
+            (0..KEYS).map(|id| (id, (1..=30).rev().find(|round| round % 7 == id % 7).unwrap())).collect();
+        assert_eq!(values(&partition).await, expected, "{what}");
     }
 }
 
