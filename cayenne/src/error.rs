@@ -150,6 +150,50 @@ pub enum Error {
         /// What is wrong.
         detail: String,
     },
+    /// The primary key or the time column cannot be as declared.
+    #[error("column '{column}' cannot be used as declared: {detail}")]
+    BadKey {
+        /// Name of the column.
+        column: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A NULL in a column of the primary key.
+    #[error("{place}: column '{column}' is in the primary key and the batch holds {nulls} NULL values")]
+    NullInKey {
+        /// The partition.
+        place: Arc<Place>,
+        /// Name of the column.
+        column: String,
+        /// How many NULLs the batch holds.
+        nulls: usize,
+    },
+    /// Something that goes by key was asked of a table that does not keep one row per key.
+    #[error("{place}: the table has no primary key that is enforced; go by row instead")]
+    NoKey {
+        /// The partition.
+        place: Arc<Place>,
+    },
+    /// Keys were stored in another form than this build has for the table.
+    #[error("{place}: keys are stored in encoding {found} and this build has {expected}; use a matching build")]
+    KeyEncoding {
+        /// The partition.
+        place: Arc<Place>,
+        /// The encoding of the stored keys.
+        found: u8,
+        /// The encoding that this build has for the columns of the key.
+        expected: u8,
+    },
+    /// A row with a key that must not be there already.
+    #[error("{place}: the key {key} is there already{}; nothing of this write has become visible", if *within { " in the same write" } else { "" })]
+    DuplicateKey {
+        /// The partition.
+        place: Arc<Place>,
+        /// The key.
+        key: String,
+        /// Whether the other row is of the same write, not a stored one.
+        within: bool,
+    },
     /// A batch does not have the schema of the partition.
     #[error("{place}: column '{column}' does not match the table: {detail}")]
     SchemaMismatch {
@@ -416,6 +460,10 @@ impl Error {
             Error::UnsupportedType { .. }
                 | Error::BadSchema { .. }
                 | Error::SchemaMismatch { .. }
+                | Error::NoKey { .. }
+                | Error::BadKey { .. }
+                | Error::NullInKey { .. }
+                | Error::DuplicateKey { .. }
                 | Error::NullInColumn { .. }
                 | Error::ValueOutOfRange { .. }
                 | Error::InvalidDelete { .. }

@@ -39,6 +39,17 @@ pub(crate) struct FinishedFiles {
     pub(crate) created: CreatedFiles,
 }
 
+/// Rows that were written next to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Number of the file in the set.
+    pub(crate) file: u32,
+    /// The first row's position in the file.
+    pub(crate) row: u32,
+    /// How many rows.
+    pub(crate) rows: u32,
+}
+
 impl FileSet {
     pub(crate) fn new(inner: &Arc<Inner>, write_id: Uuid, options: WriteOptions) -> Self {
         Self {
@@ -56,18 +67,31 @@ impl FileSet {
         self.open.is_some()
     }
 
-    pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
+    /// Takes in rows and says where they are.
+    pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<Vec<Placed>> {
         self.check_whole()?;
         self.check(&batch)?;
         self.broken = true;
+        let mut placed = Vec::new();
         let mut offset = 0;
         while offset < batch.num_rows() {
             let rows = MAX_ROWS.min(batch.num_rows() - offset);
+            // Files are ended long before rows or files need more than 32 bits.
+            placed.push(Placed {
+                file: self.finished.len() as u32,
+                row: self.open.as_ref().map_or(0, DataFileWriter::rows) as u32,
+                rows: rows as u32,
+            });
             self.write_slice(batch.slice(offset, rows)).await?;
             offset += rows;
         }
         self.broken = false;
-        Ok(())
+        Ok(placed)
+    }
+
+    /// The rows that came in cannot be kept.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
     }
 
     pub(crate) fn check(&self, batch: &RecordBatch) -> Result<()> {

@@ -8,6 +8,7 @@ use chrono::SecondsFormat;
 
 use crate::cache::ReadCache;
 use crate::failpoint::Failpoints;
+use crate::keys::write_keys::KeyRule;
 
 /// Which partition a directory holds. Recorded at creation and never changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,9 @@ pub struct WriteOptions {
     /// The version that the write has read; `None` for the current one when it begins. Rows that it deletes must not have
     /// been changed by a later version.
     pub base_version: Option<u64>,
+    /// What happens to rows whose key is there already; `None` for the newest time if the table has a time column, and
+    /// for the last arrival if not. Of no effect in tables without a primary key or without conflict detection.
+    pub key_rule: Option<KeyRule>,
 }
 
 /// How long superseded versions stay readable. A version is dropped by
@@ -136,6 +140,9 @@ pub struct PartitionOptions {
     pub clock: Clock,
     /// Footers of data files, shared by all partitions that are given the same cache.
     pub cache: ReadCache,
+    /// Memory in bytes for finding stored keys of a table with a primary key, and as much for the keys of each write that is
+    /// under way. With less, more is read from files.
+    pub key_memory_bytes: usize,
     /// Hook for tests.
     pub failpoints: Option<Arc<dyn Failpoints>>,
 }
@@ -147,6 +154,7 @@ impl Default for PartitionOptions {
             retention: Retention::default(),
             clock: Clock::default(),
             cache: ReadCache::shared(),
+            key_memory_bytes: 256 << 20,
             failpoints: None,
         }
     }

@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Place, Result};
 use crate::failpoint::{Outcome, Step};
+use crate::keyed::Keyed;
+use crate::keys::encoder::KeyEncoder;
+use crate::keys::spec::TableSettings;
 use crate::layout;
 use crate::metastore::Metastore;
 use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
@@ -35,6 +38,9 @@ pub(crate) struct Inner {
     pub(crate) identity: PartitionIdentity,
     pub(crate) place: Arc<Place>,
     pub(crate) schema: SchemaRef,
+    pub(crate) settings: TableSettings,
+    /// For tables that keep one row per key.
+    pub(crate) keyed: Option<Arc<Keyed>>,
     pub(crate) options: PartitionOptions,
     /// Locked by blocking work only, and before `state` where both are needed.
     pub(crate) metastore: Mutex<Metastore>,
@@ -46,7 +52,8 @@ pub(crate) struct Inner {
 }
 
 impl Partition {
-    /// Creates a partition in `dir`, which is created if needed and must not hold one already. Blocks.
+    /// Creates a partition of a table without a primary key in `dir`, which is created if needed and must not hold one
+    /// already. Blocks.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] and [`Error::BadSchema`] as from [`check_schema`], [`Error::AlreadyExists`].
@@ -56,7 +63,25 @@ impl Partition {
         schema: SchemaRef,
         options: PartitionOptions,
     ) -> Result<Self> {
+        Self::create_table(dir, identity, schema, TableSettings::default(), options)
+    }
+
+    /// As [`create`](Self::create), of a table with these settings.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and [`Error::BadKey`] as from [`TableSettings::check`].
+    pub fn create_table(
+        dir: &Path,
+        identity: PartitionIdentity,
+        schema: SchemaRef,
+        settings: TableSettings,
+        options: PartitionOptions,
+    ) -> Result<Self> {
         check_schema(&schema)?;
+        let encoding = match settings.bind(&schema)? {
+            Some(spec) => Some(KeyEncoder::new(&spec, &schema)?.encoding()),
+            None => None,
+        };
         layout::create_directory(dir)?;
         let lock = lock(dir)?;
         if dir.join(layout::METASTORE).exists() {
@@ -65,7 +90,7 @@ impl Partition {
         layout::create_directory(&dir.join(layout::FILES))?;
         // Arrow's schema metadata is not part of a table's definition.
         let schema = Schema::new(schema.fields().clone());
-        Metastore::create(dir, &identity, &schema, options.clock.now_ms())?;
+        Metastore::create(dir, &identity, &schema, &settings, encoding, options.clock.now_ms())?;
         Self::open_locked(dir, options, Some(lock))
     }
 
@@ -105,6 +130,18 @@ impl Partition {
         };
         let (metastore, identity, schema) = Metastore::open(&dir, read_only, convert)?;
         let place = Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() });
+        let (settings, encoding) = metastore.table_settings()?;
+        let keyed = match settings.bind(&schema)?.filter(|spec| spec.unique) {
+            Some(spec) => {
+                let keyed = Keyed::new(spec, &schema, options.key_memory_bytes)?;
+                let expected = keyed.encoder.encoding().id();
+                if encoding != Some(expected) {
+                    return Err(Error::KeyEncoding { place, found: encoding.unwrap_or_default(), expected });
+                }
+                Some(Arc::new(keyed))
+            }
+            None => None,
+        };
         let state = State::new(&dir, &place, schema.fields().len(), metastore.load()?)?;
         let partition = Self {
             inner: Arc::new(Inner {
@@ -112,6 +149,8 @@ impl Partition {
                 dir,
                 identity,
                 schema,
+                settings,
+                keyed,
                 options,
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
@@ -140,6 +179,11 @@ impl Partition {
     /// The declared schema; scans return exactly these types.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.inner.schema)
+    }
+
+    /// What was declared about the table besides its columns.
+    pub fn settings(&self) -> &TableSettings {
+        &self.inner.settings
     }
 
     /// The newest published version; 0 before the first one.
@@ -221,6 +265,11 @@ impl Inner {
 
     pub(crate) fn crashed(&self) -> bool {
         self.crashed.load(Ordering::SeqCst)
+    }
+
+    /// The key, of a table that keeps one row per key.
+    pub(crate) fn key(&self) -> Result<&Arc<Keyed>> {
+        self.keyed.as_ref().ok_or_else(|| Error::NoKey { place: Arc::clone(&self.place) })
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {

@@ -12,11 +12,12 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::file_set::{FileSet, FinishedFiles};
+use crate::keyed::carry::carry;
 use crate::layout;
 use crate::options::WriteOptions;
 use crate::partition::{Inner, Partition};
 use crate::pin::PinnedVersion;
-use crate::state::DataFile;
+use crate::state::{DataFile, Deletes};
 use crate::stats::DataSummary;
 
 /// New files on their way into the place of old ones. Dropped before [`commit`](Self::commit), it removes what it wrote.
@@ -76,7 +77,7 @@ impl Replacement {
     /// # Errors
     /// As [`StagedWriter::write`](crate::StagedWriter::write).
     pub async fn write(&mut self, batch: RecordBatch) -> Result<()> {
-        self.files.write(batch).await
+        self.files.write(batch).await.map(|_| ())
     }
 
     /// Whether a file is being written: an encoder holds its buffers.
@@ -101,7 +102,31 @@ impl Replacement {
     pub async fn commit(self) -> Result<Replaced> {
         let Self { partition, read, out, files } = self;
         let files = files.finish().await?;
-        partition.blocking("replacing files", move |inner| replace(inner, &read, &out, files)).await
+        let Some(keyed) = partition.inner.keyed.clone() else {
+            return partition.blocking("replacing files", move |inner| replace(inner, &read, &out, files, None)).await;
+        };
+        let guard = keyed.begin_commit().await;
+        let carried = if partition.carries_deletes() {
+            let dir = &partition.inner.dir;
+            let new: Vec<DataFile> = files.records.iter().filter_map(|record| DataFile::new(dir, record)).collect();
+            carry(&keyed, &read, &partition.pin(None)?, &out, new).await?
+        } else {
+            None
+        };
+        let (replaced, guard) = partition
+            .blocking("replacing files", move |inner| {
+                replace(inner, &read, &out, files, carried.as_ref()).map(|replaced| (replaced, guard))
+            })
+            .await?;
+        // Not needed for what was asked: who needs the index takes in what it does not know.
+        let covered = match partition.pin(None) {
+            Ok(pin) => keyed.cover(&pin, &guard).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = covered {
+            tracing::debug!(%error, "the keys of new files are not indexed yet");
+        }
+        Ok(replaced)
     }
 }
 
@@ -110,6 +135,7 @@ fn replace(
     read: &PinnedVersion,
     out: &HashSet<Uuid>,
     mut files: FinishedFiles,
+    carried: Option<&Deletes>,
 ) -> Result<Replaced> {
     let place = || Arc::clone(&inner.place);
     let expected: u64 =
@@ -124,7 +150,7 @@ fn replace(
     let new = files.records.iter().filter_map(|record| DataFile::new(&inner.dir, record)).map(Arc::new).collect();
     let mut metastore = inner.metastore.lock();
     inner.step(Step::Replace)?;
-    let planned = inner.state.lock().plan_replace(read.view(), out, new);
+    let planned = inner.state.lock().plan_replace(read.view(), out, new, carried);
     let change = planned.map_err(|detail| Error::FilesChanged { place: place(), detail })?;
     if let Err(error) = metastore.replace(&files.records, &change) {
         // If the outcome of the commit is unknown the files must stay; start-up removes them if nothing names them.

@@ -11,13 +11,19 @@ use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::file_set::{FileSet, FinishedFiles};
+use crate::keyed::resolve::{KeyedWrite, hide_repeats, resolve};
+use crate::keyed::rows::{CollectedKeys, KeyedRows};
+use crate::keyed::{CommitGuard, Keyed};
 use crate::layout;
 use crate::metastore::{NewWrite, WriteRecord};
 use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
 use crate::row_id;
-use crate::state::{DataFile, Deletes, Staged};
+use crate::state::{DataFile, Deletes, Staged, StagedKeys};
 use crate::stats::WriteSummary;
+
+/// The keys of a staged write stay in memory if they take at most this part of the budget.
+const STAGED_SHARE: usize = 8;
 
 /// One write on its way to disk: rows that it adds and rows that it deletes; an update does both. Memory is bounded by
 /// the encoder's buffers (a few MiB per column) and a bit or so per deleted row; [`write`](Self::write) waits when it is
@@ -29,6 +35,8 @@ pub struct StagedWriter {
     base_version: u64,
     files: FileSet,
     deletes: BTreeMap<Uuid, RoaringTreemap>,
+    /// In a table that keeps one row per key.
+    keys: Option<KeyedRows>,
     /// Last, so that the files go before the id is free again.
     _reserved: ReservedId,
 }
@@ -88,6 +96,7 @@ impl Partition {
             base_version,
             files: FileSet::new(&self.inner, write_id, options),
             deletes: BTreeMap::new(),
+            keys: self.inner.keyed.as_ref().map(|keyed| KeyedRows::new(keyed, keyed.rule(options.key_rule))),
             _reserved: ReservedId { partition: self.clone(), write_id },
         })
     }
@@ -103,10 +112,45 @@ impl StagedWriter {
     ///
     /// # Errors
     /// [`Error::SchemaMismatch`], [`Error::NullInColumn`] and [`Error::ValueOutOfRange`] before anything of the batch is taken; errors of the
-    /// encoder and of the disk, which may come late, with a later batch or in [`finish`](Self::finish). After any of the latter drop
-    /// the writer and start again.
+    /// encoder and of the disk, which may come late, with a later batch or in [`finish`](Self::finish), and [`Error::DuplicateKey`]
+    /// where the rule of the write allows no second row of a key. After any of the latter drop the writer and start again.
     pub async fn write(&mut self, batch: RecordBatch) -> Result<()> {
-        self.files.write(batch).await
+        let (Some(keys), Some(keyed)) = (&mut self.keys, &self.partition.inner.keyed) else {
+            return self.files.write(batch).await.map(|_| ());
+        };
+        keyed.spec.check_not_null(&self.partition.inner.place, &batch)?;
+        let placed = self.files.write(batch.clone()).await?;
+        match keys.write(keyed, &batch, &placed) {
+            Ok(None) => Ok(()),
+            Ok(Some(repeated)) => {
+                self.files.give_up();
+                Err(duplicate(&self.partition.inner, repeated.key, true))
+            }
+            Err(error) => {
+                self.files.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes the rows that have these keys, whatever rows they are when the write is published; those of this write that came
+    /// before go too, and rows that come later stay. Columns are those of the primary key, found by name.
+    ///
+    /// # Errors
+    /// [`Error::NoKey`], [`Error::SchemaMismatch`] and [`Error::NullInKey`]; [`Error::InvalidDelete`] in a write that overwrites.
+    /// Nothing is taken in then.
+    pub fn delete_keys(&mut self, keys: &RecordBatch) -> Result<()> {
+        let inner = &self.partition.inner;
+        let keyed = inner.key()?;
+        if self.mode == WriteMode::Overwrite {
+            let detail = format!("write {} replaces all of them anyway", self.write_id);
+            return Err(Error::InvalidDelete { place: Arc::clone(&inner.place), detail });
+        }
+        let columns = keyed.key_columns(&inner.place, &inner.schema, keys)?;
+        if let Some(deletes) = &mut self.keys {
+            deletes.delete(&keyed.encoder.encode_columns(&columns)?);
+        }
+        Ok(())
     }
 
     /// Whether rows could be written, without taking them in.
@@ -114,7 +158,11 @@ impl StagedWriter {
     /// # Errors
     /// Those that [`write`](Self::write) names as found beforehand.
     pub fn check(&self, batch: &RecordBatch) -> Result<()> {
-        self.files.check(batch)
+        self.files.check(batch)?;
+        match &self.partition.inner.keyed {
+            Some(keyed) => keyed.spec.check_not_null(&self.partition.inner.place, batch),
+            None => Ok(()),
+        }
     }
 
     /// Deletes the rows at these positions of a data file, as a scan with [`row_ids`](crate::ScanRequest::row_ids) of the base
@@ -177,19 +225,72 @@ impl StagedWriter {
     /// # Errors
     /// [`Error::WriterBroken`] after a failed or cancelled [`write`](Self::write), of the disk, of the encoder, and
     /// [`Error::FileDamaged`] when a file does not hold what was written; [`Error::WriteConflict`] when another write has
-    /// changed a row that this one deletes. Then nothing of the write remains.
+    /// changed a row that this one deletes; [`Error::DuplicateKey`] when the rule of the write does not allow a key that is
+    /// stored. Then nothing of the write remains.
     pub async fn finish(self) -> Result<WriteSummary> {
-        let Self { partition, write_id, mode, base_version, files, deletes, _reserved } = self;
-        let files = files.finish().await?;
+        let Self { partition, write_id, mode, base_version, files, deletes, keys, _reserved } = self;
+        let finished = files.finish().await?;
         let deletes: Deletes =
             deletes.into_iter().map(|(file, positions)| (file, DeletionVector::new(positions))).collect();
         let deleted_rows = deletes.values().map(DeletionVector::rows).sum();
-        let summary = WriteSummary { data: files.summary.clone(), deleted_rows };
-        let staged = Staged { mode, base_version, summary: summary.clone(), sealed_ms: 0, files: Vec::new(), deletes };
+        let dir = &partition.inner.dir;
+        let files = finished.records.iter().filter_map(|record| DataFile::new(dir, record)).map(Arc::new).collect();
+        let summary = WriteSummary { data: finished.summary.clone(), deleted_rows, keys: None };
+        let mut staged = Staged { mode, base_version, summary, sealed_ms: 0, files, deletes, by_key: None };
+        // Held until the write is recorded: what it counts is what it finds.
+        let mut guard = None;
+        if let (Some(keys), Some(keyed)) = (keys, &partition.inner.keyed) {
+            guard = Some(partition.settle_keys(keyed, keys, &mut staged).await?);
+        }
+        let summary = staged.summary.clone();
         // From here on the blocking task answers for the files: it may commit after the caller has gone.
-        partition.blocking("recording a staged write", move |inner| seal(inner, write_id, staged, files)).await?;
+        partition
+            .blocking("recording a staged write", move |inner| {
+                let _guard = guard;
+                seal(inner, write_id, staged, finished)
+            })
+            .await?;
         Ok(summary)
     }
+}
+
+impl Partition {
+    /// Hides the repeats of a write, and counts what it does to the newest version.
+    async fn settle_keys(&self, keyed: &Keyed, rows: KeyedRows, staged: &mut Staged) -> Result<CommitGuard> {
+        let guard = keyed.begin_commit().await;
+        let pin = self.pin(None)?;
+        let KeyedRows { rule, collected, deletes, .. } = rows;
+        let (hidden, keys) = match collected {
+            Some(CollectedKeys { keys, hidden }) => (hidden, Some(Arc::new(keys))),
+            None => {
+                let hidden = hide_repeats(keyed, &pin, rule, &staged.files, &deletes).await?;
+                (hidden.map_err(|repeated| duplicate(&self.inner, repeated.key, true))?, None)
+            }
+        };
+        for (file, positions) in hidden {
+            let repeats = positions.len();
+            staged.summary.data.rows -= repeats;
+            staged.summary.data.deleted_rows += repeats;
+            staged.deletes.insert(staged.files[file as usize].id, DeletionVector::new(positions));
+        }
+        staged.by_key = Some(StagedKeys { rule, deleted: deletes.keys, keys });
+        if let Some(mut write) = KeyedWrite::of(staged) {
+            let effects = resolve(keyed, &pin, &mut write, &guard).await?;
+            if let Some(key) = effects.refused {
+                return Err(duplicate(&self.inner, key, false));
+            }
+            staged.summary.keys = Some(effects.counts);
+        }
+        // Many writes may be staged at once: large ones are read again when they are published.
+        if let Some(by_key) = &mut staged.by_key {
+            by_key.keys = by_key.keys.take().filter(|keys| keys.memory() <= keyed.budget / STAGED_SHARE);
+        }
+        Ok(guard)
+    }
+}
+
+fn duplicate(inner: &Inner, key: String, within: bool) -> Error {
+    Error::DuplicateKey { place: Arc::clone(&inner.place), key, within }
 }
 
 fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: FinishedFiles) -> Result<()> {
@@ -204,7 +305,7 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         // Somebody finished the same write between our start and now.
         return Err(already_sealed(inner, record));
     }
-    let checked = inner.state.lock().check_deletes(&write.deletes);
+    let checked = inner.state.lock().check_deletes(&write.deletes, &write.files);
     checked.map_err(|detail| conflict(inner, write_id, write.base_version, detail))?;
     let sealed = metastore.seal(&NewWrite {
         write_id,
@@ -213,6 +314,8 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         summary: &write.summary,
         files: &files.records,
         deletes: &write.deletes,
+        key_rule: write.by_key.as_ref().map(|keys| keys.rule),
+        deleted_keys: write.by_key.as_ref().map(|keys| &keys.deleted).filter(|keys| keys.len() > 0),
         now_ms: write.sealed_ms,
     });
     if let Err(error) = sealed {
@@ -223,7 +326,6 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         return Err(error);
     }
     files.created.keep();
-    write.files = files.records.iter().filter_map(|record| DataFile::new(&inner.dir, record)).map(Arc::new).collect();
     inner.state.lock().seal(write_id, write);
     inner.step(Step::Sealed)
 }

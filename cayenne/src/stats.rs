@@ -119,10 +119,39 @@ impl DataSummary {
 /// What a staged write does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteSummary {
-    /// The rows that it adds.
+    /// The rows that it adds. Those that repeat a key of the same write are the deleted ones.
     pub data: DataSummary,
-    /// Rows that it deletes.
+    /// Rows that it deletes by position.
     pub deleted_rows: u64,
+    /// What it does by key, if the table keeps one row per key: as of the version onto which it was sealed or last rebased.
+    pub keys: Option<KeyCounts>,
+}
+
+/// What a write does to a table that keeps one row per key. Every row that came in is counted once: as inserted,
+/// replacing or superseded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyCounts {
+    /// Rows with a key that was not there.
+    pub inserted: u64,
+    /// Rows that took the place of stored ones.
+    pub replaced: u64,
+    /// Rows that were not kept: another one of the write or a stored one counts more.
+    pub superseded: u64,
+    /// Stored rows that were deleted by key.
+    pub deleted: u64,
+}
+
+/// The counts as they are stored.
+pub(crate) fn key_counts_text(counts: &KeyCounts) -> String {
+    let KeyCounts { inserted, replaced, superseded, deleted } = counts;
+    format!("{inserted} {replaced} {superseded} {deleted}")
+}
+
+/// The inverse of [`key_counts_text`].
+pub(crate) fn parse_key_counts(text: &str) -> Option<KeyCounts> {
+    let numbers: Vec<u64> = text.split(' ').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    let [inserted, replaced, superseded, deleted] = numbers[..] else { return None };
+    Some(KeyCounts { inserted, replaced, superseded, deleted })
 }
 
 fn to_usize(value: u64) -> usize {

@@ -31,6 +31,28 @@ pub fn check(schema: &Schema) -> Result<()> {
     schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
 }
 
+/// Whether values of a type can be a primary key: those whose equality is the same for SQL and for bytes. Floats have two
+/// zeros and many NaN.
+#[must_use]
+pub fn is_key_type(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..) => true,
+        DataType::Dictionary(_, values) => is_key_type(values),
+        other => other.is_integer() || other.is_decimal(),
+    }
+}
+
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {
     let mut seen = HashSet::new();
     match fields.iter().find(|field| !seen.insert(field.name())) {

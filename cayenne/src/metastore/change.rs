@@ -6,10 +6,13 @@ use uuid::Uuid;
 use super::{FileRecord, Metastore, signed};
 use crate::deletion_vector::EncodedVector;
 use crate::error::{Error, Result};
+use crate::keys::key_set;
+use crate::keys::store::KeyStore;
+use crate::keys::write_keys::KeyRule;
 use crate::layout;
 use crate::options::WriteMode;
 use crate::state::{Change, Deletes};
-use crate::stats::{WriteSummary, encode_columns};
+use crate::stats::{KeyCounts, WriteSummary, encode_columns, key_counts_text};
 
 /// A finished write that is about to be recorded.
 pub(crate) struct NewWrite<'a> {
@@ -19,6 +22,8 @@ pub(crate) struct NewWrite<'a> {
     pub(crate) summary: &'a WriteSummary,
     pub(crate) files: &'a [FileRecord],
     pub(crate) deletes: &'a Deletes,
+    pub(crate) key_rule: Option<KeyRule>,
+    pub(crate) deleted_keys: Option<&'a KeyStore>,
     pub(crate) now_ms: u64,
 }
 
@@ -44,12 +49,15 @@ impl Metastore {
             })
             .collect::<Result<Vec<_>>>()?;
         let id = write.write_id.to_string();
+        let key_counts = write.summary.keys.map(|counts| key_counts_text(&counts));
+        let deleted_keys = write.deleted_keys.map(key_set::encode);
         self.commit("record a staged write", |tx| {
             let schema_id = current_schema(tx)?;
             tx.execute(
                 "INSERT INTO writes
-                    (write_id, mode, schema_id, rows, bytes, files, column_stats, sealed_ms, base_version, deleted_rows)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                    (write_id, mode, schema_id, rows, bytes, files, column_stats, sealed_ms, base_version, deleted_rows,
+                     repeated_rows, key_rule, key_counts, deleted_keys)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 params![
                     id,
                     write.mode.as_str(),
@@ -61,6 +69,10 @@ impl Metastore {
                     signed(write.now_ms),
                     signed(write.base_version),
                     signed(write.summary.deleted_rows),
+                    signed(write.summary.data.deleted_rows),
+                    write.key_rule.map(KeyRule::as_str),
+                    key_counts,
+                    deleted_keys,
                 ],
             )?;
             insert_files(tx, schema_id, write.files, &file_stats)?;
@@ -74,12 +86,21 @@ impl Metastore {
     }
 
     /// Makes a staged write visible, as the version and generation that `change` names.
-    pub(crate) fn publish(&mut self, write_id: Uuid, change: &Change, now_ms: u64) -> Result<()> {
+    pub(crate) fn publish(
+        &mut self,
+        write_id: Uuid,
+        change: &Change,
+        counts: Option<KeyCounts>,
+        now_ms: u64,
+    ) -> Result<()> {
         let vectors = self.encode_vectors(change)?;
         self.commit("publish a version", |tx| {
             let id = write_id.to_string();
             let version = signed(change.view.version);
-            tx.execute("UPDATE writes SET version = ?2 WHERE write_id = ?1", params![id, version])?;
+            tx.execute(
+                "UPDATE writes SET version = ?2, deleted_keys = NULL, key_counts = coalesce(?3, key_counts) WHERE write_id = ?1",
+                params![id, version, counts.map(|counts| key_counts_text(&counts))],
+            )?;
             tx.execute("DELETE FROM staged_deletes WHERE write_id = ?1", params![id])?;
             apply(tx, change, &vectors)?;
             tx.execute(
@@ -117,12 +138,13 @@ impl Metastore {
         })
     }
 
-    /// Records that a staged write has been checked against everything up to version `onto`.
-    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64) -> Result<()> {
+    /// Records that a staged write has been checked against everything up to version `onto`, and what it does there.
+    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64, counts: Option<KeyCounts>) -> Result<()> {
         self.commit("rebase a staged write", |tx| {
             tx.execute(
-                "UPDATE writes SET base_version = ?2 WHERE write_id = ?1 AND version IS NULL",
-                params![write_id.to_string(), signed(onto)],
+                "UPDATE writes SET base_version = ?2, key_counts = coalesce(?3, key_counts)
+                 WHERE write_id = ?1 AND version IS NULL",
+                params![write_id.to_string(), signed(onto), counts.map(|counts| key_counts_text(&counts))],
             )?;
             Ok(())
         })

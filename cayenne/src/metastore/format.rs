@@ -32,7 +32,11 @@ CREATE TABLE writes (
     sealed_ms INTEGER NOT NULL,
     version INTEGER,
     base_version INTEGER NOT NULL DEFAULT 0,
-    deleted_rows INTEGER NOT NULL DEFAULT 0
+    deleted_rows INTEGER NOT NULL DEFAULT 0,
+    repeated_rows INTEGER NOT NULL DEFAULT 0,
+    key_rule TEXT,
+    key_counts TEXT,
+    deleted_keys BLOB
 ) WITHOUT ROWID;
 CREATE TABLE files (
     file_id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -77,6 +81,10 @@ ALTER TABLE versions ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
 UPDATE versions SET generation = version;
 ALTER TABLE writes ADD COLUMN base_version INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE writes ADD COLUMN deleted_rows INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE writes ADD COLUMN repeated_rows INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE writes ADD COLUMN key_rule TEXT;
+ALTER TABLE writes ADD COLUMN key_counts TEXT;
+ALTER TABLE writes ADD COLUMN deleted_keys BLOB;
 ALTER TABLE files RENAME COLUMN added_version TO added_generation;
 ALTER TABLE files RENAME COLUMN removed_version TO removed_generation;
 ALTER TABLE files ADD COLUMN sequence INTEGER;

@@ -10,7 +10,9 @@
 mod change;
 mod format;
 mod read;
+mod table_settings;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,10 @@ use uuid::Uuid;
 
 use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Place, Result};
+use crate::keys::encoder::KeyEncoding;
+use crate::keys::spec::TableSettings;
+use crate::keys::store::KeyStore;
+use crate::keys::write_keys::KeyRule;
 use crate::layout;
 use crate::options::{PartitionIdentity, WriteMode};
 use crate::stats::{DataSummary, WriteSummary};
@@ -83,6 +89,10 @@ pub(crate) struct WriteRecord {
     pub(crate) summary: WriteSummary,
     pub(crate) sealed_ms: u64,
     pub(crate) version: Option<u64>,
+    /// In tables that keep one row per key.
+    pub(crate) key_rule: Option<KeyRule>,
+    /// Keys that it deletes, encoded.
+    pub(crate) deleted_keys: Option<Vec<u8>>,
 }
 
 /// Everything that is read when a partition is opened.
@@ -93,6 +103,8 @@ pub(crate) struct Loaded {
     pub(crate) vectors: Vec<VectorRecord>,
     pub(crate) staged: Vec<WriteRecord>,
     pub(crate) staged_deletes: Vec<StagedDelete>,
+    /// Keys that staged writes delete.
+    pub(crate) deleted_keys: HashMap<Uuid, KeyStore>,
 }
 
 /// An open metastore.
@@ -105,7 +117,14 @@ pub(crate) struct Metastore {
 
 impl Metastore {
     /// Writes a new metastore under a temporary name and moves it into place when it is complete and durable.
-    pub(crate) fn create(dir: &Path, identity: &PartitionIdentity, schema: &Schema, now_ms: u64) -> Result<()> {
+    pub(crate) fn create(
+        dir: &Path,
+        identity: &PartitionIdentity,
+        schema: &Schema,
+        table: &TableSettings,
+        encoding: Option<KeyEncoding>,
+        now_ms: u64,
+    ) -> Result<()> {
         let temporary = dir.join(layout::NEW_METASTORE);
         layout::remove_file(&temporary)?;
         let failed = |source| Error::Metastore { action: "create tables", path: dir.to_path_buf(), source };
@@ -121,6 +140,12 @@ impl Metastore {
             set.execute(params!["table", identity.table]).map_err(failed)?;
             set.execute(params!["partition", identity.partition]).map_err(failed)?;
             set.execute(params!["partition_id", identity.partition_id.to_string()]).map_err(failed)?;
+            for (key, value) in table_settings::to_rows(table) {
+                set.execute(params![key, value]).map_err(failed)?;
+            }
+            if let Some(encoding) = encoding {
+                set.execute(params![table_settings::KEY_ENCODING, encoding.id()]).map_err(failed)?;
+            }
         }
         tx.execute("INSERT INTO schemas (schema_id, arrow_ipc) VALUES (1, ?1)", params![schema_ipc]).map_err(failed)?;
         tx.execute(

@@ -8,8 +8,12 @@ use uuid::Uuid;
 use super::{FileRecord, Loaded, Metastore, StagedDelete, VectorRecord, VersionRecord, WriteRecord, unsigned};
 use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Result};
+use crate::keys::encoder::KeyEncoding;
+use crate::keys::key_set;
+use crate::keys::store::KeyStore;
+use crate::keys::write_keys::KeyRule;
 use crate::options::WriteMode;
-use crate::stats::{DataSummary, WriteSummary, decode_columns};
+use crate::stats::{DataSummary, WriteSummary, decode_columns, parse_key_counts};
 
 impl Metastore {
     /// Reads everything but published writes.
@@ -48,7 +52,22 @@ impl Metastore {
             self.read_writes("SELECT * FROM writes WHERE version IS NULL ORDER BY sealed_ms, write_id", &[])?;
         let vectors = self.vectors(&files)?;
         let staged_deletes = self.staged_deletes()?;
-        Ok(Loaded { versions, files, vectors, staged, staged_deletes })
+        let deleted_keys = self.deleted_keys(&staged)?;
+        Ok(Loaded { versions, files, vectors, staged, staged_deletes, deleted_keys })
+    }
+
+    /// The keys that staged writes delete, checked.
+    fn deleted_keys(&self, staged: &[WriteRecord]) -> Result<HashMap<Uuid, KeyStore>> {
+        let mut deleted = HashMap::new();
+        for write in staged {
+            let Some(bytes) = &write.deleted_keys else { continue };
+            let damaged = |detail: &str| self.damaged(format!("keys that write {} deletes: {detail}", write.write_id));
+            let (_, encoding) = self.table_settings()?;
+            let encoding = encoding.and_then(KeyEncoding::from_id).ok_or_else(|| damaged("the table has no key"))?;
+            let keys = key_set::decode(bytes, encoding).map_err(|detail| damaged(&detail))?;
+            deleted.insert(write.write_id, keys);
+        }
+        Ok(deleted)
     }
 
     /// Every deletion vector, checked.
@@ -167,7 +186,7 @@ impl Metastore {
     }
 
     fn read_writes(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<WriteRecord>> {
-        type Raw = (String, String, [i64; 5], Vec<u8>, i64, Option<i64>);
+        type Raw = (String, String, [i64; 6], Vec<u8>, i64, Option<i64>, [Option<String>; 2], Option<Vec<u8>>);
         let raw: Vec<Raw> = self
             .connection
             .prepare(sql)
@@ -183,18 +202,28 @@ impl Metastore {
                                 row.get("files")?,
                                 row.get("base_version")?,
                                 row.get("deleted_rows")?,
+                                row.get("repeated_rows")?,
                             ],
                             row.get("column_stats")?,
                             row.get("sealed_ms")?,
                             row.get("version")?,
+                            [row.get("key_rule")?, row.get("key_counts")?],
+                            row.get("deleted_keys")?,
                         ))
                     })?
                     .collect()
             })
             .map_err(self.failed("read writes"))?;
         raw.into_iter()
-            .map(|(write_id, mode, numbers, stats, sealed_ms, version)| {
-                let [rows, bytes, files, base_version, deleted_rows] = numbers.map(unsigned);
+            .map(|(write_id, mode, numbers, stats, sealed_ms, version, [rule, counts], deleted_keys)| {
+                let [rows, bytes, files, base_version, deleted_rows, repeated_rows] = numbers.map(unsigned);
+                let unknown = |what: &str, text: &str| self.damaged(format!("write {write_id} has {what} '{text}'"));
+                let key_rule = rule
+                    .map(|text| KeyRule::parse(&text).ok_or_else(|| unknown("the unknown key rule", &text)))
+                    .transpose()?;
+                let keys = counts
+                    .map(|text| parse_key_counts(&text).ok_or_else(|| unknown("unreadable key counts", &text)))
+                    .transpose()?;
                 Ok(WriteRecord {
                     mode: WriteMode::parse(&mode)
                         .ok_or_else(|| self.damaged(format!("write {write_id} has the unknown mode '{mode}'")))?,
@@ -202,14 +231,17 @@ impl Metastore {
                     summary: WriteSummary {
                         data: DataSummary {
                             rows,
-                            deleted_rows: 0,
+                            deleted_rows: repeated_rows,
                             bytes,
                             files,
                             columns: decode_columns(&stats, self.schema.fields().len())
                                 .map_err(|detail| self.damaged(format!("statistics of write {write_id}: {detail}")))?,
                         },
                         deleted_rows,
+                        keys,
                     },
+                    key_rule,
+                    deleted_keys,
                     sealed_ms: unsigned(sealed_ms),
                     version: version.map(unsigned),
                     write_id: self.parse_id(&write_id)?,

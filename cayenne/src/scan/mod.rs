@@ -40,6 +40,7 @@ use uuid::Uuid;
 use vortex_datafusion::VortexSource;
 
 use crate::error::{Error, Result};
+use crate::keyed::lookup;
 use crate::pin::PinnedVersion;
 use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
 use crate::session::read_session;
@@ -82,13 +83,30 @@ impl Default for ScanRequest {
 /// [`Error::NoPartition`], [`Error::MixedSchemas`], and DataFusion's for predicates that do not fit the schema.
 pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = common_schema(pins)?;
-    let predicates = Predicates::split(&request.predicates);
-    let files = wanted_files(pins, request.files.as_deref());
-    let keep = prune::prune(&files, &predicates.exact, &schema)?;
-    let pruning = Pruning { total: files.len(), pruned: keep.iter().filter(|keep| !**keep).count() };
-    let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
+    let first = pins.first().ok_or(Error::NoPartition)?;
+    let files = wanted_files(pins, request)?;
+    let total = pins.iter().map(|pin| pin.files().len()).sum();
+    scan_files(first, &schema, files, total, request)
+}
 
-    let cache = pins.first().ok_or(Error::NoPartition)?.inner().options.cache.footers();
+/// As [`scan`], of certain files out of `total`. They need not be visible in a version.
+pub(crate) fn scan_files(
+    pin: &PinnedVersion,
+    schema: &SchemaRef,
+    files: Vec<PinnedFile>,
+    total: usize,
+    request: &ScanRequest,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = Arc::clone(schema);
+    let predicates = Predicates::split(&request.predicates);
+    let keep = prune::prune(&files, &predicates.exact, &schema)?;
+    let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
+    let by_key: Option<u64> = files.iter().map(PinnedFile::selected_rows).sum();
+    let pruning = Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0) };
+    // Rows that are missing here would make a wrong answer about the table.
+    let partial = pruning.pruned > 0 || files.iter().any(|file| file.selected_rows().is_some());
+
+    let cache = pin.inner().options.cache.footers();
     let vortex = VortexSource::new(table_schema(&schema, request.row_ids), read_session().clone())
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
         .with_vortex_reader_factory(Arc::new(LocalReaderFactory))
@@ -119,8 +137,7 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
     if request.row_ids {
         statistics.column_statistics.push(ColumnStatistics::new_unknown());
     }
-    if pruning.pruned > 0 {
-        // The rows of pruned files are missing here; as an answer about the table this would be wrong.
+    if partial {
         statistics = statistics.to_inexact();
     }
     statistics.total_byte_size = Precision::Absent;
@@ -162,12 +179,20 @@ fn common_schema(pins: &[PinnedVersion]) -> Result<SchemaRef> {
     }
 }
 
-fn wanted_files(pins: &[PinnedVersion], only: Option<&HashSet<Uuid>>) -> Vec<PinnedFile> {
-    let of_pin = |pin: &PinnedVersion| -> Vec<PinnedFile> {
-        let wanted = pin.files().iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.file.id)));
-        wanted.map(|entry| PinnedFile { pin: pin.clone(), entry: entry.clone() }).collect()
-    };
-    pins.iter().flat_map(of_pin).collect()
+fn wanted_files(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Vec<PinnedFile>> {
+    let only = request.files.as_deref();
+    let mut files = Vec::new();
+    for pin in pins {
+        let by_key = if only.is_none() { lookup::narrow(pin, &request.predicates)? } else { None };
+        match by_key {
+            Some(narrowed) => files.extend(narrowed),
+            None => {
+                let wanted = pin.files().iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.file.id)));
+                files.extend(wanted.map(|entry| PinnedFile::new(pin, entry)));
+            }
+        }
+    }
+    Ok(files)
 }
 
 fn table_schema(schema: &SchemaRef, row_ids: bool) -> TableSchema {
@@ -242,8 +267,11 @@ fn push_predicates(
 fn file_groups(files: &[PinnedFile], streams: usize, row_ids: bool) -> Result<Vec<FileGroup>> {
     let sizes: Vec<split::FileSize> = files
         .iter()
-        .map(|file| &file.entry.file.summary)
-        .map(|stored| split::FileSize { rows: stored.rows, bytes: stored.bytes })
+        .map(|file| {
+            let stored = &file.entry.file.summary;
+            // Rows that are known by their positions are few: not worth cutting a file for.
+            split::FileSize { rows: file.selected_rows().unwrap_or(stored.rows), bytes: stored.bytes }
+        })
         .collect();
     let whole = files.iter().map(|file| file.partitioned_file(row_ids)).collect::<Result<Vec<PartitionedFile>>>()?;
     let cut = |piece: split::Piece| {

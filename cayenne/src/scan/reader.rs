@@ -8,10 +8,15 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::Result as DFResult;
 use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
+use roaring::RoaringTreemap;
 use vortex::array::memory::MemorySessionExt;
+use vortex::buffer::Buffer;
+use vortex::error::VortexResult;
 use vortex::io::VortexReadAt;
 use vortex::io::session::RuntimeSessionExt;
 use vortex::io::std_file::FileReadAt;
+use vortex::scan::selection::Selection;
+use vortex::scan::strict_sorted_buffer::StrictSortedBuffer;
 use vortex::session::VortexSession;
 use vortex_datafusion::VortexAccessPlan;
 use vortex_datafusion::reader::VortexReaderFactory;
@@ -26,9 +31,25 @@ use crate::state::VisibleFile;
 pub(crate) struct PinnedFile {
     pub(crate) pin: PinnedVersion,
     pub(crate) entry: VisibleFile,
+    /// Read these rows only, none of which is deleted.
+    only: Option<Arc<RoaringTreemap>>,
 }
 
 impl PinnedFile {
+    pub(crate) fn new(pin: &PinnedVersion, entry: &VisibleFile) -> Self {
+        Self { pin: pin.clone(), entry: entry.clone(), only: None }
+    }
+
+    /// Rows of a file by their positions.
+    pub(crate) fn rows(pin: &PinnedVersion, entry: &VisibleFile, positions: RoaringTreemap) -> Self {
+        Self { pin: pin.clone(), entry: entry.clone(), only: Some(Arc::new(positions)) }
+    }
+
+    /// How many rows are read, if they are known by their positions.
+    pub(crate) fn selected_rows(&self) -> Option<u64> {
+        self.only.as_ref().map(|rows| rows.len())
+    }
+
     /// The same file in DataFusion's form. Its location is for people and caches: table, partition and the
     /// unique name of the file; the bytes are found through the extension. Deleted rows are left out. `row_ids` asks for the file's
     /// id as the value of a partition column.
@@ -48,15 +69,23 @@ impl PinnedFile {
             partitioned.partition_values = vec![ScalarValue::Utf8View(Some(row_id::file_text(file.id)))];
         }
         let partitioned = partitioned.with_statistics(Arc::clone(&file.statistics)).with_extension(self.clone());
-        let Some(deleted) = &self.entry.deleted else { return Ok(partitioned) };
-        let left = deleted.selection().map_err(|source| Error::Vortex {
+        let selected = match (&self.only, &self.entry.deleted) {
+            (Some(only), _) => positions(only).map(Selection::IncludeByIndex),
+            (None, Some(deleted)) => deleted.selection(),
+            (None, None) => return Ok(partitioned),
+        };
+        let selected = selected.map_err(|source| Error::Vortex {
             place: Arc::clone(place),
-            action: "leave out deleted rows of",
+            action: "select rows of",
             file: file.name.clone(),
             source: Box::new(source),
         })?;
-        Ok(partitioned.with_extension(VortexAccessPlan::default().with_selection(left)))
+        Ok(partitioned.with_extension(VortexAccessPlan::default().with_selection(selected)))
     }
+}
+
+fn positions(rows: &RoaringTreemap) -> VortexResult<StrictSortedBuffer<u64>> {
+    StrictSortedBuffer::try_new(rows.iter().collect::<Buffer<u64>>())
 }
 
 /// Opens the file that the extension names, with positional reads on blocking threads. No object store is involved.

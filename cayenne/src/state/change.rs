@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use roaring::RoaringTreemap;
 use uuid::Uuid;
 
 use super::{CataloguedFile, DataFile, Lifetime, State, VersionView, VisibleFile};
@@ -37,12 +38,13 @@ pub(crate) type Refusal = String;
 
 impl State {
     /// Whether rows can be deleted now: their files are there and nobody else has deleted them.
-    pub(crate) fn check_deletes(&self, deletes: &Deletes) -> Result<(), Refusal> {
+    /// Those of the write's own files are nobody else's business.
+    pub(crate) fn check_deletes(&self, deletes: &Deletes, own: &[Arc<DataFile>]) -> Result<(), Refusal> {
         if deletes.is_empty() {
             return Ok(());
         }
         let visible = self.visible();
-        for (id, wanted) in deletes {
+        for (id, wanted) in deletes.iter().filter(|(id, _)| own.iter().all(|file| file.id != **id)) {
             let name = layout::file_name(*id);
             let Some(entry) = visible.get(id) else {
                 return Err(format!("the rows of data file '{name}' have been replaced or deleted"));
@@ -56,21 +58,30 @@ impl State {
         Ok(())
     }
 
-    /// What publishing a staged write as `version` does.
-    pub(crate) fn plan_publish(&self, write_id: Uuid, version: u64) -> Result<Change, Refusal> {
+    /// What publishing a staged write as `version` does, if it also hides `more` rows, of stored files or its own.
+    pub(crate) fn plan_publish(&self, write_id: Uuid, version: u64, more: &Deletes) -> Result<Change, Refusal> {
         let Some(write) = self.staged.get(&write_id) else {
             return Err("it is not staged any more".to_owned());
         };
-        self.check_deletes(&write.deletes)?;
+        self.check_deletes(&write.deletes, &write.files)?;
+        self.check_deletes(more, &write.files)?;
         let mut removed = Vec::new();
         let mut vectors = Vec::new();
+        let mut hidden: BTreeMap<Uuid, RoaringTreemap> = BTreeMap::new();
+        for (id, wanted) in write.deletes.iter().chain(more) {
+            *hidden.entry(*id).or_default() |= wanted.positions();
+        }
+        for file in &write.files {
+            if let Some(positions) = hidden.remove(&file.id) {
+                vectors.push((Arc::clone(file), Arc::new(DeletionVector::new(positions))));
+            }
+        }
         match write.mode {
             WriteMode::Overwrite => removed.extend(self.current.files.iter().map(|entry| Arc::clone(&entry.file))),
             WriteMode::Append => {
                 let visible = self.visible();
-                for (id, wanted) in write.deletes.iter() {
-                    let Some(entry) = visible.get(id) else { continue };
-                    let mut positions = wanted.positions().clone();
+                for (id, mut positions) in hidden {
+                    let Some(entry) = visible.get(&id) else { continue };
                     if let Some(deleted) = &entry.deleted {
                         positions |= deleted.positions();
                     }
@@ -88,12 +99,13 @@ impl State {
     }
 
     /// What replacing files of `read` by `added` does. Refused when one of them has changed since, or when a staged write
-    /// counts on its positions.
+    /// counts on its positions. `carried` are the rows of the added files that were deleted since.
     pub(crate) fn plan_replace(
         &self,
         read: &VersionView,
         out: &HashSet<Uuid>,
         added: Vec<Arc<DataFile>>,
+        carried: Option<&Deletes>,
     ) -> Result<Change, Refusal> {
         let visible = self.visible();
         let held = self.held();
@@ -103,7 +115,7 @@ impl State {
             let Some(now) = visible.get(&before.file.id) else {
                 return Err(format!("data file '{name}' is not part of the current version any more"));
             };
-            if now.deleted != before.deleted {
+            if carried.is_none() && now.deleted != before.deleted {
                 return Err(format!("rows of data file '{name}' have been deleted meanwhile"));
             }
             if held.contains(&before.file.id) {
@@ -112,7 +124,18 @@ impl State {
             removed.push(Arc::clone(&before.file));
         }
         let current = &self.current;
-        Ok(self.change(current.version, current.generation + 1, removed, added, read.generation, Vec::new()))
+        let (vectors, sequence) = match carried {
+            None => (Vec::new(), read.generation),
+            // The new files have seen every delete so far.
+            Some(carried) => {
+                let of = |file: &Arc<DataFile>| {
+                    let vector = carried.get(&file.id)?;
+                    Some((Arc::clone(file), Arc::new(vector.clone())))
+                };
+                (added.iter().filter_map(of).collect(), current.generation)
+            }
+        };
+        Ok(self.change(current.version, current.generation + 1, removed, added, sequence, vectors))
     }
 
     /// Files whose positions staged writes count on.
@@ -140,7 +163,11 @@ impl State {
             let deleted = newer.get(&entry.file.id).map(|vector| Arc::clone(vector)).or_else(|| entry.deleted.clone());
             VisibleFile { deleted, ..entry.clone() }
         });
-        let new = added.iter().map(|file| VisibleFile { file: Arc::clone(file), deleted: None, sequence });
+        let new = added.iter().map(|file| VisibleFile {
+            file: Arc::clone(file),
+            deleted: newer.get(&file.id).map(|vector| Arc::clone(vector)),
+            sequence,
+        });
         let files: Arc<[VisibleFile]> = stay.chain(new).collect();
         let summary = if gone.is_empty() && newer.is_empty() {
             // A pure append: no need to go through all files.
@@ -195,10 +222,10 @@ impl State {
             }
         }
         self.files.extend(change.added.into_iter().map(|file| CataloguedFile {
-            file,
             lifetime: Lifetime::from(generation),
             sequence: change.sequence,
-            vectors: Vec::new(),
+            vectors: newer.remove(&file.id).map(|vector| (vector, Lifetime::from(generation))).into_iter().collect(),
+            file,
         }));
         self.current = change.view;
     }

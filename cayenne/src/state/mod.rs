@@ -11,10 +11,13 @@ use uuid::Uuid;
 
 use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Place, Result};
+use crate::keys::encoder::KeyEncoding;
+use crate::keys::store::KeyStore;
+use crate::keys::write_keys::{KeyRule, WriteKeys};
 use crate::layout;
 use crate::metastore::{FileRecord, Loaded, WriteRecord};
 use crate::options::WriteMode;
-use crate::stats::{DataSummary, WriteSummary};
+use crate::stats::{DataSummary, KeyCounts, WriteSummary};
 
 pub(crate) use change::{Change, Deletes};
 
@@ -113,7 +116,19 @@ pub(crate) struct Staged {
     pub(crate) summary: WriteSummary,
     pub(crate) sealed_ms: u64,
     pub(crate) files: Vec<Arc<DataFile>>,
+    /// Rows of stored files, and rows of its own that repeat a key.
     pub(crate) deletes: Deletes,
+    /// What it does by key, in a table that keeps one row per key.
+    pub(crate) by_key: Option<StagedKeys>,
+}
+
+/// The part of a staged write that goes by key.
+#[derive(Debug, Clone)]
+pub(crate) struct StagedKeys {
+    pub(crate) rule: KeyRule,
+    pub(crate) deleted: KeyStore,
+    /// All its keys, if they fitted in memory when it was sealed by this process.
+    pub(crate) keys: Option<Arc<WriteKeys>>,
 }
 
 /// What a pin holds on to.
@@ -170,8 +185,12 @@ impl State {
     pub(crate) fn new(dir: &Path, place: &Arc<Place>, columns: usize, loaded: Loaded) -> Result<Self> {
         let damaged = |detail: String| Error::MetastoreDamaged { place: Arc::clone(place), detail };
         let unknown = |name: &str| damaged(format!("'{name}' is not the name of a data file"));
-        let mut staged: HashMap<Uuid, Staged> =
-            loaded.staged.iter().map(|write| (write.write_id, staged_write(write))).collect();
+        let mut deleted_keys = loaded.deleted_keys;
+        let mut staged: HashMap<Uuid, Staged> = loaded
+            .staged
+            .iter()
+            .map(|write| (write.write_id, staged_write(write, deleted_keys.remove(&write.write_id))))
+            .collect();
         for delete in loaded.staged_deletes {
             let id = layout::file_id(&delete.file).ok_or_else(|| unknown(&delete.file))?;
             if let Some(write) = staged.get_mut(&delete.write_id) {
@@ -179,7 +198,8 @@ impl State {
             }
         }
         if let Some((id, _)) = staged.iter().find(|(_, write)| {
-            write.deletes.values().map(DeletionVector::rows).sum::<u64>() != write.summary.deleted_rows
+            write.deletes.values().map(DeletionVector::rows).sum::<u64>()
+                != write.summary.deleted_rows + write.summary.data.deleted_rows
         }) {
             return Err(damaged(format!("staged write {id} does not have all its deletes")));
         }
@@ -259,9 +279,10 @@ impl State {
         self.staged.insert(write_id, write);
     }
 
-    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64) {
+    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64, counts: Option<KeyCounts>) {
         if let Some(write) = self.staged.get_mut(&write_id) {
             write.base_version = onto;
+            write.summary.keys = counts.or(write.summary.keys);
         }
     }
 
@@ -346,7 +367,7 @@ impl State {
     }
 }
 
-fn staged_write(write: &WriteRecord) -> Staged {
+fn staged_write(write: &WriteRecord, deleted: Option<KeyStore>) -> Staged {
     Staged {
         mode: write.mode,
         base_version: write.base_version,
@@ -354,6 +375,11 @@ fn staged_write(write: &WriteRecord) -> Staged {
         sealed_ms: write.sealed_ms,
         files: Vec::new(),
         deletes: Deletes::new(),
+        by_key: write.key_rule.map(|rule| StagedKeys {
+            rule,
+            deleted: deleted.unwrap_or_else(|| KeyStore::new(KeyEncoding::Rows)),
+            keys: None,
+        }),
     }
 }
 

@@ -317,7 +317,7 @@ impl World {
                 self.partition().discard(loser).await
             }
             Err(error) => Err(error),
-            Ok(()) => {
+            Ok(_) => {
                 assert!(!shared, "a conflict is missed");
                 let after = self.after(WriteMode::Append, &second, &added);
                 self.publish(loser, after).await

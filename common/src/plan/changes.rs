@@ -24,6 +24,42 @@ pub enum WriteForm {
     Changes,
 }
 
+/// Which row of a key stays, in a table with a primary key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyRule {
+    /// The one that arrives last.
+    LastArrival,
+    /// The newest by the table's time column, if it has one; else the one that arrives last.
+    Newest,
+    /// A key of a new row must not be there, unless its row goes with the same write.
+    Unique,
+}
+
+impl KeyRule {
+    /// As it travels.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            Self::LastArrival => 0,
+            Self::Newest => 1,
+            Self::Unique => 2,
+        }
+    }
+
+    /// From its number.
+    ///
+    /// # Errors
+    /// The number means nothing.
+    pub fn from_number(number: u32) -> Result<Self> {
+        match number {
+            0 => Ok(Self::LastArrival),
+            1 => Ok(Self::Newest),
+            2 => Ok(Self::Unique),
+            _ => Err(Error::internal(format!("a write has key rule {number}, which means nothing"))),
+        }
+    }
+}
+
 /// One batch of a write's input, taken apart.
 #[derive(Debug)]
 pub struct Changes {
@@ -144,5 +180,9 @@ mod tests {
             assert_eq!(WriteForm::from_number(form.number()).unwrap(), form);
         }
         assert!(WriteForm::from_number(3).is_err());
+        for rule in [KeyRule::LastArrival, KeyRule::Newest, KeyRule::Unique] {
+            assert_eq!(KeyRule::from_number(rule.number()).unwrap(), rule);
+        }
+        assert!(KeyRule::from_number(3).is_err());
     }
 }

@@ -17,7 +17,7 @@ use datafusion_proto::{
 use prost::Message;
 
 use super::{
-    changes::WriteForm,
+    changes::{KeyRule, WriteForm},
     host::{ScanHost, ScanPartition},
     pace::{Pace, PacedExec},
     router::Route,
@@ -159,6 +159,7 @@ fn encode_write(write: &PartitionWriteExec) -> Vec<u8> {
         overwrite: target.overwrite,
         routes: target.routes.iter().map(Route::to_proto).collect(),
         form: target.form.number(),
+        key_rule: target.key_rule.number(),
     }
     .encode_to_vec()
 }
@@ -176,6 +177,7 @@ fn decode_write(bytes: &[u8], inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<d
         partition_spec: PartitionSpec { expressions: node.partition_by, hash_version: node.hash_version },
         overwrite: node.overwrite,
         form: WriteForm::from_number(node.form)?,
+        key_rule: KeyRule::from_number(node.key_rule)?,
         routes: node.routes.iter().map(Route::from_proto).collect::<crate::error::Result<_>>()?,
     };
     Ok(Arc::new(PartitionWriteExec::try_new(Arc::clone(input), Arc::new(target))?))

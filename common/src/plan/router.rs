@@ -336,6 +336,7 @@ impl RowRouter {
             sender_id: self.sender_id.clone(),
             table_id: self.target.table_id.0,
             overwrite: self.target.overwrite,
+            key_rule: self.target.key_rule.number(),
         };
         let first = StageRequest { body: Some(Body::Header(header)) };
         sender.send(first).await.map_err(|_| Error::internal("a new channel is closed"))?;

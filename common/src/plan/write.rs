@@ -24,7 +24,7 @@ use datafusion::{
 use futures::TryStreamExt;
 
 use super::{
-    changes::WriteForm,
+    changes::{KeyRule, WriteForm},
     channels::Channels,
     router::{AssignerExtension, Route, RowRouter, SentRows},
 };
@@ -47,6 +47,8 @@ pub struct WriteTarget {
     pub schema: SchemaRef,
     /// Which columns the input has.
     pub form: WriteForm,
+    /// Which row of a key stays.
+    pub key_rule: KeyRule,
     /// How rows are spread.
     pub partition_spec: PartitionSpec,
     /// The rows replace the table's.

@@ -10,9 +10,13 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
         E::UnsupportedType { .. }
         | E::BadSchema { .. }
         | E::SchemaMismatch { .. }
+        | E::BadKey { .. }
+        | E::NullInKey { .. }
+        | E::NoKey { .. }
+        | E::DuplicateKey { .. }
         | E::NullInColumn { .. }
         | E::ValueOutOfRange { .. } => ErrorKind::Invalid,
-        E::Format { .. } => ErrorKind::Unsupported,
+        E::Format { .. } | E::KeyEncoding { .. } => ErrorKind::Unsupported,
         E::WriteInProgress { .. }
         | E::WriteSealed { .. }
         | E::VersionConflict { .. }

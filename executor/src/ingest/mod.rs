@@ -15,6 +15,7 @@
 //! that fault.
 mod columns;
 mod decode;
+pub(crate) mod effect;
 mod encoders;
 mod feed;
 mod open_write;
@@ -37,7 +38,7 @@ use futures::future::try_join_all;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
-use self::{encoders::Encoders, registry::Registry};
+use self::{effect::Effect, encoders::Encoders, registry::Registry};
 use crate::host::PartitionHost;
 
 /// Largest message taken in: one batch, or several small ones.
@@ -116,8 +117,9 @@ impl Ingest {
         let rebasing = request.partitions.iter().map(|p| async move {
             let made_by = if p.version_write_id.is_empty() { None } else { Some(write_id(&p.version_write_id)?) };
             let partition = PartitionId(p.partition_id);
-            let base_version = self.host.rebase(partition, p.epoch, p.version, made_by, write).await?;
-            Ok(proto::RebasedPartition { partition_id: p.partition_id, base_version })
+            let (base_version, Effect { added, removed }) =
+                self.host.rebase(partition, p.epoch, p.version, made_by, write).await?;
+            Ok(proto::RebasedPartition { partition_id: p.partition_id, base_version, added, removed })
         });
         try_join_all(rebasing).await
     }

@@ -8,6 +8,7 @@ use std::{
 use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, TableId, WriteId},
+    plan::changes::KeyRule,
 };
 use ancho_proto::v1 as proto;
 use cayenne::{WriteMode, WriteOptions};
@@ -22,6 +23,8 @@ pub(super) struct OpenWrite {
     pub(super) id: WriteId,
     pub(super) table: TableId,
     pub(super) overwrite: bool,
+    /// Which row of a key stays.
+    pub(super) key_rule: KeyRule,
     /// Tells writers and receivers that the write is over.
     pub(super) cancel: CancellationToken,
     /// Held while parts are being sealed or taken apart.
@@ -92,11 +95,12 @@ impl Part {
 }
 
 impl OpenWrite {
-    pub(super) fn new(id: WriteId, table: TableId, overwrite: bool) -> Self {
+    pub(super) fn new(id: WriteId, table: TableId, overwrite: bool, key_rule: KeyRule) -> Self {
         Self {
             id,
             table,
             overwrite,
+            key_rule,
             cancel: CancellationToken::new(),
             sealing: tokio::sync::Mutex::new(()),
             state: Mutex::new(State {
@@ -165,7 +169,12 @@ impl OpenWrite {
         }
         state.touched = Instant::now();
         let mode = if self.overwrite { WriteMode::Overwrite } else { WriteMode::Append };
-        let form = WriteForm { id: self.id, mode, options };
+        let key_rule = match self.key_rule {
+            KeyRule::LastArrival => Some(cayenne::KeyRule::LastArrival),
+            KeyRule::Newest => None,
+            KeyRule::Unique => Some(cayenne::KeyRule::Unique),
+        };
+        let form = WriteForm { id: self.id, mode, options: WriteOptions { key_rule, ..options } };
         let part = state.parts.entry(partition).or_insert_with(|| Part {
             epoch,
             place: place.to_owned(),

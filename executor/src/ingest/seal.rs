@@ -4,12 +4,15 @@ use std::sync::Arc;
 use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, TableId},
+    plan::changes::KeyRule,
 };
 use ancho_proto::v1 as proto;
+use cayenne::WriteSummary;
 use futures::future::join_all;
 
 use super::{
     Ingest, columns,
+    effect::Effect,
     open_write::{OpenWrite, Received, SealStep},
     part_writer::Staged,
     write_id,
@@ -29,7 +32,8 @@ impl Ingest {
             // Not ours to drop: its commit may be under way.
             return Err(Error::conflict(format!("write {id} was sealed before and its answer is not known any more")));
         }
-        let write = self.registry.open(id, TableId(request.table_id), overwrite)?;
+        // A write that no sender came for has no rows, so no rule matters.
+        let write = self.registry.open(id, TableId(request.table_id), overwrite, KeyRule::LastArrival)?;
         match self.seal_parts(&write, &request.partitions).await {
             Ok(partitions) => Ok(proto::SealReply { incarnation: self.incarnation.to_string(), partitions }),
             Err(error) => {
@@ -91,22 +95,26 @@ impl Ingest {
             SealStep::Already(sealed) => return Ok(sealed),
             SealStep::Finish { feed, .. } => feed,
         };
-        let Staged { summary: cayenne::WriteSummary { data: summary, deleted_rows }, base_version } =
-            feed.finish().await?;
+        let Staged { summary: written, base_version } = feed.finish().await?;
+        let effect = if write.overwrite { Effect::of_overwrite(&written) } else { Effect::of(&written) };
+        let WriteSummary { data: summary, deleted_rows, keys } = written;
         metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
         metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
         self.host.note_staged(partition, write.id, part.epoch);
-        let held = Received { rows: summary.rows, deletes: deleted_rows };
+        // Rows that repeat a key of the write are stored, too.
+        let held = Received { rows: summary.rows + summary.deleted_rows, deletes: deleted_rows };
         check_rows(&format!("partition id {partition}, as stored"), write, held, expected(part))?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.
         self.host.check_held(partition, part.epoch)?;
         let sealed = proto::SealedPartition {
             partition_id: part.partition_id,
-            rows: summary.rows,
+            rows: held.rows,
             bytes: summary.bytes,
             columns: columns::to_json(&summary)?,
             deletes: deleted_rows,
-            base_version: (deleted_rows > 0).then_some(base_version),
+            base_version: (deleted_rows > 0 || (keys.is_some() && !write.overwrite)).then_some(base_version),
+            added: effect.added,
+            removed: effect.removed,
         };
         write.sealed(partition, sealed.clone());
         Ok(sealed)

@@ -7,6 +7,7 @@ use std::{
 use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, TableId},
+    plan::changes::KeyRule,
 };
 use ancho_proto::v1::{self as proto, stage_request::Body};
 use tonic::Streaming;
@@ -32,7 +33,9 @@ impl Ingest {
             _ => return Err(Error::invalid("the first message of a stage must be its header")),
         };
         self.host.check_lease()?;
-        let write = self.registry.open(write_id(&header.write_id)?, TableId(header.table_id), header.overwrite)?;
+        let key_rule = KeyRule::from_number(header.key_rule)?;
+        let table = TableId(header.table_id);
+        let write = self.registry.open(write_id(&header.write_id)?, table, header.overwrite, key_rule)?;
         let stream = write.enter(&header.sender_id);
         match self.receive(&write, &header.sender_id, &mut inbound).await {
             Ok(reply) => {

@@ -72,6 +72,7 @@ fn assignment(id: u64, epoch: u64, version: u64, commits: &[(u64, WriteId)]) -> 
         schema: schema::to_ipc(&table_schema()).into(),
         commits: commits.iter().map(|(v, w)| proto::Commit { version: *v, write_id: w.to_string() }).collect(),
         params: String::new(),
+        primary_key: vec![],
     }
 }
 
@@ -136,7 +137,7 @@ impl Node {
         parts: &[(u64, u64, RecordBatch)],
     ) -> Result<BTreeMap<u64, u64>, Error> {
         let header =
-            proto::StageHeader { write_id: write.to_string(), sender_id: sender.into(), table_id: TABLE, overwrite };
+            proto::StageHeader { write_id: write.to_string(), sender_id: sender.into(), table_id: TABLE, overwrite, key_rule: 0 };
         let mut messages = vec![proto::StageRequest { body: Some(Body::Header(header)) }];
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
             body: Some(Body::Batch(proto::StageBatch {

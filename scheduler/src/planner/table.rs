@@ -36,7 +36,7 @@ impl AnchoTable {
     /// For one version of a table's metadata.
     #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
-        // A declared key is not enforced yet, so the optimizer must not build on it.
+        // With conflict detection off keys repeat, so the optimizer must not build on a declared key.
         let constraints = Constraints::default();
         Self { schema: Arc::clone(&table.schema.0), table, constraints }
     }

@@ -9,7 +9,7 @@ use ancho_common::{
     error::{Error, ErrorKind, Result},
     ids::{ExecutorId, PartitionId, TableId, WriteId},
     plan::{
-        changes::WriteForm,
+        changes::{KeyRule, WriteForm},
         channels::Channels,
         router::{Route, SentRows},
         write::{WriteTarget, decode_sent},
@@ -74,6 +74,16 @@ impl WriteKind<'_> {
         }
     }
 
+    /// SQL keeps the last arrival; what mirrors a source keeps the newest row of a key; a row that is changed takes no
+    /// other one's place.
+    fn key_rule(self) -> KeyRule {
+        match self {
+            Self::Append | Self::Fill | Self::Overwrite => KeyRule::LastArrival,
+            Self::Refresh(_) => KeyRule::Newest,
+            Self::Change(_) => KeyRule::Unique,
+        }
+    }
+
     /// It may be the first write of a table.
     fn fills(self) -> bool {
         matches!(self, Self::Fill | Self::Refresh(_))
@@ -126,6 +136,7 @@ impl Writer {
             table: table.name.to_string(),
             schema: Arc::clone(&table.schema.0),
             form: kind.form(),
+            key_rule: kind.key_rule(),
             partition_spec: table.partition_spec.clone(),
             overwrite: kind.overwrites(),
             routes: routes(state, table)?,
@@ -166,6 +177,7 @@ impl Writer {
             table: table.name.to_string(),
             schema: Arc::clone(&table.schema.0),
             form: WriteForm::Rows,
+            key_rule: KeyRule::LastArrival,
             partition_spec: table.partition_spec.clone(),
             overwrite: true,
             routes: routes(state, table)?,
@@ -281,6 +293,7 @@ impl Writer {
         for rebased in try_join_all(calls).await?.into_iter().flatten() {
             if let Some(part) = parts.iter_mut().find(|part| part.partition.0 == rebased.partition_id) {
                 part.base = Some(rebased.base_version);
+                (part.rows, part.deleted) = (rebased.added, rebased.removed);
             }
         }
         Ok(())
@@ -487,10 +500,10 @@ fn staged_parts(
                 epoch: expected.route.epoch,
                 executor: executor.clone(),
                 incarnation: incarnation.clone(),
-                rows: sealed.rows,
+                rows: sealed.added,
                 bytes: sealed.bytes,
                 columns,
-                deleted: sealed.deletes,
+                deleted: sealed.removed,
                 base: sealed.base_version,
             })
         })

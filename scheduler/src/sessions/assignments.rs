@@ -57,6 +57,7 @@ pub(super) fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::As
                     .map(|c| v1::Commit { version: c.version, write_id: c.write_id.to_string() })
                     .collect(),
                 params,
+                primary_key: table.primary_key.clone(),
             }
         })
         .collect();

@@ -15,7 +15,7 @@ fn rows(list: &[(i64, i64)]) -> Rows {
 }
 
 /// Runs a statement, which must report `count` rows, and compares the table.
-async fn changes(client: &Client, sql: &str, count: i64, expected: &[(i64, i64)]) -> anyhow::Result<()> {
+pub(super) async fn changes(client: &Client, sql: &str, count: i64, expected: &[(i64, i64)]) -> anyhow::Result<()> {
     let reported = client.update(sql).await.with_context(|| sql.to_owned())?;
     ensure!(reported == count, "{sql}: {reported} rows are reported, not {count}");
     let found = rows_of(client, "t").await.with_context(|| format!("after {sql}"))?;
@@ -24,7 +24,7 @@ async fn changes(client: &Client, sql: &str, count: i64, expected: &[(i64, i64)]
 }
 
 /// Runs a statement that is refused and changes nothing.
-async fn refused(client: &Client, sql: &str, kind: ErrorKind, reason: &str) -> anyhow::Result<()> {
+pub(super) async fn refused(client: &Client, sql: &str, kind: ErrorKind, reason: &str) -> anyhow::Result<()> {
     let before = rows_of(client, "t").await?;
     let Err(failure) = client.update(sql).await else { anyhow::bail!("not refused: {sql}") };
     ensure!(failure.kind() == kind && failure.error.message.contains(reason), "{sql}: {failure}");

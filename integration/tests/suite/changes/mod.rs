@@ -1,4 +1,5 @@
 //! Statements that change rows: their meaning, their counts, and that they happen in all partitions or in none.
+mod keys;
 mod killed;
 mod meaning;
 mod model;
