@@ -79,10 +79,8 @@ const IN_EFFECT: [&str; 6] = [
 ];
 
 /// Values of other parameters that ask for what the engine does anyway.
-const SAME_AS_BUILT: [(&str, &str); 2] = [
-    ("cayenne_unsupported_type_action", "error"),
-    ("unsupported_type_action", "error"),
-];
+const SAME_AS_BUILT: [(&str, &str); 2] =
+    [("cayenne_unsupported_type_action", "error"), ("unsupported_type_action", "error")];
 
 /// Largest number that a parameter takes: it fits every integer type that reads it.
 const LARGEST: u64 = i64::MAX as u64;

@@ -122,7 +122,8 @@ impl PartitionHost {
                 fs::rename(&dir, &aside)
                     .map_err(|e| Error::internal(format!("moving {} to {}: {e}", dir.display(), aside.display())))?;
             }
-            Partition::create_table(&dir, identity, schema, settings, options).map_err(|e| from_storage("creating a partition", e))
+            Partition::create_table(&dir, identity, schema, settings, options)
+                .map_err(|e| from_storage("creating a partition", e))
         })
         .await
         .map_err(|e| Error::internal(format!("creating a partition: {e}")))?;

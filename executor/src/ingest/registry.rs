@@ -100,9 +100,18 @@ mod tests {
         let registry = Registry::default();
         let id = WriteId::new();
         registry.open(id, TableId(1), false, KeyRule::LastArrival).unwrap();
-        assert!(registry.open(id, TableId(2), false, KeyRule::LastArrival).is_err() && registry.open(id, TableId(1), true, KeyRule::LastArrival).is_err());
+        assert!(
+            registry.open(id, TableId(2), false, KeyRule::LastArrival).is_err()
+                && registry.open(id, TableId(1), true, KeyRule::LastArrival).is_err()
+        );
         assert!(registry.drop_write(id, "test").is_some());
-        assert!(registry.open(id, TableId(1), false, KeyRule::LastArrival).unwrap_err().message.contains("was dropped: test"));
+        assert!(
+            registry
+                .open(id, TableId(1), false, KeyRule::LastArrival)
+                .unwrap_err()
+                .message
+                .contains("was dropped: test")
+        );
         for _ in 0..REMEMBERED {
             registry.drop_write(WriteId::new(), "other");
         }

@@ -27,8 +27,13 @@ fn of_keys(named: &RecordBatch, keys: &[i64]) -> RecordBatch {
 }
 
 async fn stage(node: &Node, write: WriteId, added: &RecordBatch, deleted: &RecordBatch) -> Result<(u64, u64), Error> {
-    let header =
-        proto::StageHeader { write_id: write.to_string(), sender_id: "a".into(), table_id: TABLE, overwrite: false, key_rule: 0 };
+    let header = proto::StageHeader {
+        write_id: write.to_string(),
+        sender_id: "a".into(),
+        table_id: TABLE,
+        overwrite: false,
+        key_rule: 0,
+    };
     let batch = |rows: &RecordBatch, deletes| {
         Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(rows), deletes })
     };

@@ -136,8 +136,13 @@ impl Node {
         overwrite: bool,
         parts: &[(u64, u64, RecordBatch)],
     ) -> Result<BTreeMap<u64, u64>, Error> {
-        let header =
-            proto::StageHeader { write_id: write.to_string(), sender_id: sender.into(), table_id: TABLE, overwrite, key_rule: 0 };
+        let header = proto::StageHeader {
+            write_id: write.to_string(),
+            sender_id: sender.into(),
+            table_id: TABLE,
+            overwrite,
+            key_rule: 0,
+        };
         let mut messages = vec![proto::StageRequest { body: Some(Body::Header(header)) }];
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
             body: Some(Body::Batch(proto::StageBatch {

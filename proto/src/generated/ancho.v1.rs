@@ -282,6 +282,9 @@ pub struct Assignment {
     /// JSON object of the table's engine parameters.
     #[prost(string, tag = "9")]
     pub params: ::prost::alloc::string::String,
+    /// Columns of the primary key; empty without one.
+    #[prost(string, repeated, tag = "10")]
+    pub primary_key: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -982,6 +985,10 @@ pub struct StageHeader {
     /// The write replaces the rows of its partitions; the same for every sender of the write.
     #[prost(bool, tag = "4")]
     pub overwrite: bool,
+    /// Which row of a key stays, in tables with a primary key: 0 the last arrival, 1 the newest by the table's time column if it
+    /// has one, 2 none may be there already.
+    #[prost(uint32, tag = "5")]
+    pub key_rule: u32,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1070,9 +1077,16 @@ pub struct SealedPartition {
     pub columns: ::prost::alloc::string::String,
     #[prost(uint64, tag = "5")]
     pub deletes: u64,
-    /// The version that the deletes were checked against; absent for a part without deletes.
+    /// The version that the deletes were checked against, and that the rows of keys were counted on; absent for a part that
+    /// neither deletes nor has keys.
     #[prost(uint64, optional, tag = "6")]
     pub base_version: ::core::option::Option<u64>,
+    /// What publishing it on that version does: rows that come and stored rows that go. Without keys these are the rows and the
+    /// deletes.
+    #[prost(uint64, tag = "7")]
+    pub added: u64,
+    #[prost(uint64, tag = "8")]
+    pub removed: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1108,6 +1122,11 @@ pub struct RebasedPartition {
     pub partition_id: u64,
     #[prost(uint64, tag = "2")]
     pub base_version: u64,
+    /// As in the seal, on this version.
+    #[prost(uint64, tag = "3")]
+    pub added: u64,
+    #[prost(uint64, tag = "4")]
+    pub removed: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1777,4 +1796,7 @@ pub struct WriteNode {
     /// What the columns of the input are: 0 rows to add, 1 names of rows to delete, 2 both.
     #[prost(uint32, tag = "9")]
     pub form: u32,
+    /// As in the header of a stage.
+    #[prost(uint32, tag = "10")]
+    pub key_rule: u32,
 }

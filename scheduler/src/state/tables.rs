@@ -66,7 +66,10 @@ impl NewTable {
         }
         let by_key = self.params.get("cayenne_deletion_mode").is_some_and(|mode| mode == "key");
         if by_key && self.primary_key.is_empty() {
-            return Err(Error::invalid(format!("table {}: cayenne_deletion_mode = key needs a PRIMARY KEY", self.name)));
+            return Err(Error::invalid(format!(
+                "table {}: cayenne_deletion_mode = key needs a PRIMARY KEY",
+                self.name
+            )));
         }
         Ok(())
     }
