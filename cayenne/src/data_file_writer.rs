@@ -33,6 +33,9 @@ use crate::stats::SummaryBuilder;
 /// has shrunk to; otherwise a file of very repetitive rows would never end.
 const MAX_RAW_FACTOR: u64 = 16;
 
+/// A file is closed when it has so many rows: positions of rows then fit in 32 bits.
+const MAX_ROWS: u64 = 1 << 31;
+
 /// A data file that is being written. Dropping it stops the encoder; the caller removes the file.
 pub(crate) struct DataFileWriter {
     inner: Arc<Inner>,
@@ -100,7 +103,15 @@ impl DataFileWriter {
     /// Whether the file has reached its size.
     pub(crate) fn is_full(&self) -> bool {
         let target = self.target_bytes;
+        if self.rows() >= MAX_ROWS {
+            return true;
+        }
         self.written.load(Ordering::Relaxed) >= target || self.raw_bytes >= target.saturating_mul(MAX_RAW_FACTOR)
+    }
+
+    /// Rows taken in so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.summary.rows()
     }
 
     /// Takes in a batch that has the partition's schema and at least one row.
@@ -147,12 +158,13 @@ impl DataFileWriter {
         }
         let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.inner.schema));
         let record = FileRecord {
-            file_id: 0,
             path: self.name.clone(),
             sha256: digest.sha256,
             summary: summary.finish(digest.bytes),
             added: None,
             removed: None,
+            sequence: None,
+            deleted_rows: 0,
             write_id,
         };
         self.inner.step(Step::VerifyFile)?;

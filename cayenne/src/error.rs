@@ -10,7 +10,7 @@ use datafusion::error::DataFusionError;
 use uuid::Uuid;
 
 use crate::failpoint::Step;
-use crate::stats::DataSummary;
+use crate::stats::WriteSummary;
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -150,6 +150,50 @@ pub enum Error {
         /// What is wrong.
         detail: String,
     },
+    /// The primary key or the time column cannot be as declared.
+    #[error("column '{column}' cannot be used as declared: {detail}")]
+    BadKey {
+        /// Name of the column.
+        column: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A NULL in a column of the primary key.
+    #[error("{place}: column '{column}' is in the primary key and the batch holds {nulls} NULL values")]
+    NullInKey {
+        /// The partition.
+        place: Arc<Place>,
+        /// Name of the column.
+        column: String,
+        /// How many NULLs the batch holds.
+        nulls: usize,
+    },
+    /// Something that goes by key was asked of a table that does not keep one row per key.
+    #[error("{place}: the table has no primary key that is enforced; go by row instead")]
+    NoKey {
+        /// The partition.
+        place: Arc<Place>,
+    },
+    /// Keys were stored in another form than this build has for the table.
+    #[error("{place}: keys are stored in encoding {found} and this build has {expected}; use a matching build")]
+    KeyEncoding {
+        /// The partition.
+        place: Arc<Place>,
+        /// The encoding of the stored keys.
+        found: u8,
+        /// The encoding that this build has for the columns of the key.
+        expected: u8,
+    },
+    /// A row with a key that must not be there already.
+    #[error("{place}: the key {key} is there already{}; nothing of this write has become visible", if *within { " in the same write" } else { "" })]
+    DuplicateKey {
+        /// The partition.
+        place: Arc<Place>,
+        /// The key.
+        key: String,
+        /// Whether the other row is of the same write, not a stored one.
+        within: bool,
+    },
     /// A batch does not have the schema of the partition.
     #[error("{place}: column '{column}' does not match the table: {detail}")]
     SchemaMismatch {
@@ -198,7 +242,7 @@ pub enum Error {
         /// The version that made it visible, if it is.
         published: Option<u64>,
         /// What the write holds.
-        summary: Box<DataSummary>,
+        summary: Box<WriteSummary>,
     },
     /// Two writers with one write id.
     #[error("{place}: write {write_id} is in progress; wait for it or use another write id")]
@@ -207,6 +251,74 @@ pub enum Error {
         place: Arc<Place>,
         /// The write.
         write_id: Uuid,
+    },
+    /// Another write changed the rows that this one is about, after the version that it read.
+    #[error(
+        "{place}: write {write_id}, which read version {base}, conflicts with a later one: {detail}; \
+         none of it is visible, run the statement again"
+    )]
+    WriteConflict {
+        /// The partition.
+        place: Arc<Place>,
+        /// The write.
+        write_id: Uuid,
+        /// The version that it read.
+        base: u64,
+        /// An example of what both have changed.
+        detail: String,
+    },
+    /// Files changed while their rows were being rewritten.
+    #[error("{place}: files were not replaced, because {detail}; nothing has changed, start again")]
+    FilesChanged {
+        /// The partition.
+        place: Arc<Place>,
+        /// Which file, and what happened to it.
+        detail: String,
+    },
+    /// Replacing files must not change the rows.
+    #[error(
+        "{place}: files that show {expected} rows cannot be replaced by files of {found} rows; nothing has changed"
+    )]
+    ReplacementRows {
+        /// The partition.
+        place: Arc<Place>,
+        /// Rows that the replaced files show.
+        expected: u64,
+        /// Rows that the new files hold.
+        found: u64,
+    },
+    /// A delete that does not name rows of the partition.
+    #[error("{place}: rows cannot be deleted: {detail}")]
+    InvalidDelete {
+        /// The partition.
+        place: Arc<Place>,
+        /// What is wrong.
+        detail: String,
+    },
+    /// No version from that time is readable.
+    #[error(
+        "{place}: there is no readable version from {asked}, the oldest one is from {oldest}; ask for a later time"
+    )]
+    NoVersionAt {
+        /// The partition.
+        place: Arc<Place>,
+        /// The time that was asked for.
+        asked: String,
+        /// When the oldest readable version was published.
+        oldest: String,
+    },
+    /// A deletion vector is missing or does not hold what was written to it.
+    #[error(
+        "{place}: the deletion vector of data file '{file}' is damaged: {detail}; \
+         restore the partition from a snapshot or a replica"
+    )]
+    VectorDamaged {
+        /// The partition.
+        place: Arc<Place>,
+        /// Path of the file inside the partition directory.
+        file: String,
+        /// What is wrong.
+        detail: String,
     },
     /// The write id was never sealed here, or has been discarded.
     #[error("{place}: write {write_id} is not staged here; stage it again")]
@@ -334,6 +446,8 @@ impl Error {
             Error::VersionExpired { .. }
                 | Error::VersionNotYetHere { .. }
                 | Error::VersionConflict { .. }
+                | Error::WriteConflict { .. }
+                | Error::FilesChanged { .. }
                 | Error::WriteInProgress { .. }
                 | Error::InUse { .. }
         )
@@ -346,8 +460,13 @@ impl Error {
             Error::UnsupportedType { .. }
                 | Error::BadSchema { .. }
                 | Error::SchemaMismatch { .. }
+                | Error::NoKey { .. }
+                | Error::BadKey { .. }
+                | Error::NullInKey { .. }
+                | Error::DuplicateKey { .. }
                 | Error::NullInColumn { .. }
                 | Error::ValueOutOfRange { .. }
+                | Error::InvalidDelete { .. }
                 | Error::MixedSchemas { .. }
                 | Error::NoPartition
         )
@@ -377,6 +496,7 @@ impl Error {
             Error::FileMissing { .. }
                 | Error::FileLength { .. }
                 | Error::FileDamaged { .. }
+                | Error::VectorDamaged { .. }
                 | Error::MetastoreDamaged { .. }
         )
     }

@@ -26,6 +26,12 @@ pub enum Step {
     Publish,
     /// It is visible in the metastore, and nobody has been told.
     Published,
+    /// A staged write is about to be moved onto a newer version.
+    Rebase,
+    /// The current version is about to get new files in place of old ones.
+    Replace,
+    /// It has them, and nobody has been told.
+    Replaced,
     /// A staged write is about to be forgotten.
     Discard,
     /// It is forgotten; its files are still there.
@@ -36,11 +42,13 @@ pub enum Step {
     RemoveFile,
     /// Start-up is about to remove a file that nothing names.
     RemoveOrphan,
+    /// A metastore of an older format is about to be converted.
+    Convert,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 15] = [
+    pub const ALL: [Step; 19] = [
         Step::CreateFile,
         Step::FileCreated,
         Step::WriteBytes,
@@ -51,11 +59,15 @@ impl Step {
         Step::Sealed,
         Step::Publish,
         Step::Published,
+        Step::Rebase,
+        Step::Replace,
+        Step::Replaced,
         Step::Discard,
         Step::DiscardFiles,
         Step::Expire,
         Step::RemoveFile,
         Step::RemoveOrphan,
+        Step::Convert,
     ];
 }
 

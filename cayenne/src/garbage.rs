@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use crate::error::Result;
 use crate::failpoint::Step;
 use crate::layout;
+use crate::metastore::Expired;
 use crate::options::to_ms;
 use crate::partition::{Inner, Partition};
 
@@ -14,6 +15,8 @@ use crate::partition::{Inner, Partition};
 pub struct GarbageReport {
     /// Versions that can no longer be pinned.
     pub versions: u64,
+    /// Deletion vectors struck of files that stay; newer ones took their place.
+    pub vectors: u64,
     /// Files removed.
     pub files: u64,
     /// Their bytes.
@@ -22,7 +25,7 @@ pub struct GarbageReport {
 
 impl Partition {
     /// Drops the versions that the retention lets go at `now` and that nobody has pinned, and removes the files
-    /// that only they needed. Readers of other versions are not disturbed.
+    /// that only they needed, or that were replaced and are not pinned. Readers of other versions are not disturbed.
     ///
     /// # Errors
     /// [`Error::ReadOnly`](crate::Error::ReadOnly), and of the disk; what is then left behind goes at the next start.
@@ -42,13 +45,20 @@ fn collect(inner: &Arc<Inner>, now_ms: u64) -> Result<GarbageReport> {
     let keep =
         |age: u64, superseded_ms: u64| age <= retention.versions || now_ms < superseded_ms.saturating_add(grace_ms);
     let expendable = inner.state.lock().expire(keep);
-    if expendable.versions.is_empty() && expendable.files.is_empty() {
+    if expendable.versions.is_empty() && expendable.files.is_empty() && expendable.vectors.is_empty() {
         return Ok(GarbageReport::default());
     }
-    let ids: Vec<i64> = expendable.files.iter().map(|file| file.file_id).collect();
-    metastore.expire(&expendable.versions, &ids)?;
+    metastore.expire(&Expired {
+        versions: &expendable.versions,
+        files: expendable.files.iter().map(|file| file.name.as_str()).collect(),
+        vectors: expendable.vectors.iter().map(|(file, added)| (file.name.as_str(), *added)).collect(),
+    })?;
     drop(metastore);
-    let mut report = GarbageReport { versions: expendable.versions.len() as u64, ..GarbageReport::default() };
+    let mut report = GarbageReport {
+        versions: expendable.versions.len() as u64,
+        vectors: expendable.vectors.len() as u64,
+        ..GarbageReport::default()
+    };
     for file in &expendable.files {
         inner.step(Step::RemoveFile)?;
         layout::remove_file(&file.path)?;

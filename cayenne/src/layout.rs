@@ -19,9 +19,20 @@ pub(crate) const LOCK: &str = "partition.lock";
 pub(crate) const FILES: &str = "files";
 const EXTENSION: &str = "vortex";
 
-/// A fresh name for a data file, relative to the partition directory.
-pub(crate) fn new_data_file() -> String {
-    format!("{FILES}/{}.{EXTENSION}", Uuid::now_v7().simple())
+/// A fresh id for a data file.
+pub(crate) fn new_file_id() -> Uuid {
+    Uuid::now_v7()
+}
+
+/// The name of a data file, relative to the partition directory.
+pub(crate) fn file_name(id: Uuid) -> String {
+    format!("{FILES}/{}.{EXTENSION}", id.simple())
+}
+
+/// The id of a data file from its name; the inverse of [`file_name`].
+pub(crate) fn file_id(name: &str) -> Option<Uuid> {
+    let stem = name.strip_prefix(FILES)?.strip_prefix('/')?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    Uuid::try_parse(stem).ok().filter(|id| file_name(*id) == name)
 }
 
 /// The data files that exist, relative to the partition directory. Other files are left alone.

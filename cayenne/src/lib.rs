@@ -12,20 +12,27 @@
 //! ```
 //!
 //! * A *version* is what readers see. It is numbered by whoever coordinates partitions; here it only has to be the next one.
-//! * A *write* is staged under an id of the caller's choice: durable, invisible, idempotent.
+//! * A *generation* is one state of the files. Rewriting files ([`Partition::replace_files`]) changes it, and not the version.
+//! * A *write* is staged under an id of the caller's choice: durable, invisible, idempotent. It adds rows, deletes rows, or both.
 //! * A *pin* keeps a version readable. Files go only by [`Partition::collect_garbage`], when no pin and no retained version needs them.
 //!
 //! The crate knows nothing of other nodes. `OVERVIEW.md` beside this file's folder describes the layout, the
 //! write and read paths and what happens after a crash. Start reading at [`Partition`], then [`StagedWriter`], then [`scan`].
 
 mod cache;
+mod deletion_vector;
 mod error;
 mod failpoint;
+mod file_set;
 mod garbage;
+mod keyed;
+mod keys;
 mod options;
 mod partition;
 mod pin;
 mod publish;
+mod replace;
+mod row_id;
 mod scan;
 mod schema_check;
 mod staged_writer;
@@ -45,13 +52,17 @@ pub use cache::ReadCache;
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
+pub use keys::spec::{ConflictDetection, DeletionMode, TableSettings};
+pub use keys::write_keys::KeyRule;
 pub use options::{Clock, Compression, PartitionIdentity, PartitionOptions, Retention, WriteMode, WriteOptions};
 pub use partition::Partition;
-pub use pin::PinnedVersion;
+pub use pin::{FileInfo, PinnedVersion};
 pub use publish::StagedInfo;
+pub use replace::{Replaced, Replacement};
+pub use row_id::{FILE_COLUMN, ROW_COLUMN};
 pub use scan::{ScanRequest, scan};
 pub use schema_check::check_schema;
 pub use staged_writer::StagedWriter;
-pub use stats::{ColumnSummary, DataSummary};
+pub use stats::{ColumnSummary, DataSummary, KeyCounts, WriteSummary};
 pub use table::CayenneTable;
 pub use verify::{DamagedFile, VerifyReport};

@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chrono::SecondsFormat;
+
 use crate::cache::ReadCache;
 use crate::failpoint::Failpoints;
+use crate::keys::write_keys::KeyRule;
 
 /// Which partition a directory holds. Recorded at creation and never changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// How the files of one write are made.
+/// How one write is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// A file is ended once it has about this many bytes; `None` for the partition's
@@ -62,6 +65,12 @@ pub struct WriteOptions {
     pub target_file_bytes: Option<u64>,
     /// How rows are encoded.
     pub compression: Compression,
+    /// The version that the write has read; `None` for the current one when it begins. Rows that it deletes must not have
+    /// been changed by a later version.
+    pub base_version: Option<u64>,
+    /// What happens to rows whose key is there already; `None` for the newest time if the table has a time column, and
+    /// for the last arrival if not. Of no effect in tables without a primary key or without conflict detection.
+    pub key_rule: Option<KeyRule>,
 }
 
 /// How long superseded versions stay readable. A version is dropped by
@@ -113,6 +122,12 @@ pub(crate) fn to_ms(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A point of time as people write it.
+pub(crate) fn from_ms(ms: u64) -> String {
+    let time = i64::try_from(ms).ok().and_then(chrono::DateTime::from_timestamp_millis);
+    time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
 /// Options of an open partition. They are not stored: each open may choose others.
 #[derive(Debug, Clone)]
 pub struct PartitionOptions {
@@ -125,6 +140,9 @@ pub struct PartitionOptions {
     pub clock: Clock,
     /// Footers of data files, shared by all partitions that are given the same cache.
     pub cache: ReadCache,
+    /// Memory in bytes for finding stored keys of a table with a primary key, and as much for the keys of each write that is
+    /// under way. With less, more is read from files.
+    pub key_memory_bytes: usize,
     /// Hook for tests.
     pub failpoints: Option<Arc<dyn Failpoints>>,
 }
@@ -136,6 +154,7 @@ impl Default for PartitionOptions {
             retention: Retention::default(),
             clock: Clock::default(),
             cache: ReadCache::shared(),
+            key_memory_bytes: 256 << 20,
             failpoints: None,
         }
     }

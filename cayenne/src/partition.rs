@@ -5,15 +5,19 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Place, Result};
 use crate::failpoint::{Outcome, Step};
+use crate::keyed::Keyed;
+use crate::keys::encoder::KeyEncoder;
+use crate::keys::spec::TableSettings;
 use crate::layout;
 use crate::metastore::Metastore;
-use crate::options::{PartitionIdentity, PartitionOptions};
+use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
 use crate::pin::PinnedVersion;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
@@ -34,6 +38,9 @@ pub(crate) struct Inner {
     pub(crate) identity: PartitionIdentity,
     pub(crate) place: Arc<Place>,
     pub(crate) schema: SchemaRef,
+    pub(crate) settings: TableSettings,
+    /// For tables that keep one row per key.
+    pub(crate) keyed: Option<Arc<Keyed>>,
     pub(crate) options: PartitionOptions,
     /// Locked by blocking work only, and before `state` where both are needed.
     pub(crate) metastore: Mutex<Metastore>,
@@ -45,7 +52,8 @@ pub(crate) struct Inner {
 }
 
 impl Partition {
-    /// Creates a partition in `dir`, which is created if needed and must not hold one already. Blocks.
+    /// Creates a partition of a table without a primary key in `dir`, which is created if needed and must not hold one
+    /// already. Blocks.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] and [`Error::BadSchema`] as from [`check_schema`], [`Error::AlreadyExists`].
@@ -55,7 +63,25 @@ impl Partition {
         schema: SchemaRef,
         options: PartitionOptions,
     ) -> Result<Self> {
+        Self::create_table(dir, identity, schema, TableSettings::default(), options)
+    }
+
+    /// As [`create`](Self::create), of a table with these settings.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and [`Error::BadKey`] as from [`TableSettings::check`].
+    pub fn create_table(
+        dir: &Path,
+        identity: PartitionIdentity,
+        schema: SchemaRef,
+        settings: TableSettings,
+        options: PartitionOptions,
+    ) -> Result<Self> {
         check_schema(&schema)?;
+        let encoding = match settings.bind(&schema)? {
+            Some(spec) => Some(KeyEncoder::new(&spec, &schema)?.encoding()),
+            None => None,
+        };
         layout::create_directory(dir)?;
         let lock = lock(dir)?;
         if dir.join(layout::METASTORE).exists() {
@@ -64,7 +90,7 @@ impl Partition {
         layout::create_directory(&dir.join(layout::FILES))?;
         // Arrow's schema metadata is not part of a table's definition.
         let schema = Schema::new(schema.fields().clone());
-        Metastore::create(dir, &identity, &schema, options.clock.now_ms())?;
+        Metastore::create(dir, &identity, &schema, &settings, encoding, options.clock.now_ms())?;
         Self::open_locked(dir, options, Some(lock))
     }
 
@@ -72,7 +98,7 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::NotAPartition`], [`Error::InUse`], [`Error::Format`]; [`Error::FileMissing`] and
-    /// [`Error::FileLength`] when a file that the metastore names is not there in full.
+    /// [`Error::FileLength`] when a file that the metastore names is not there in full; [`Error::VectorDamaged`].
     pub fn open(dir: &Path, options: PartitionOptions) -> Result<Self> {
         if !dir.join(layout::METASTORE).exists() {
             return Err(Error::NotAPartition { path: dir.to_path_buf() });
@@ -86,7 +112,8 @@ impl Partition {
     /// versions that its retention lets go.
     ///
     /// # Errors
-    /// As [`open`](Self::open), without [`Error::InUse`].
+    /// As [`open`](Self::open), without [`Error::InUse`]. A metastore of an older format is [`Error::Format`]: only a
+    /// writer converts it.
     pub fn open_read_only(dir: &Path, options: PartitionOptions) -> Result<Self> {
         if !dir.join(layout::METASTORE).exists() {
             return Err(Error::NotAPartition { path: dir.to_path_buf() });
@@ -97,15 +124,33 @@ impl Partition {
     fn open_locked(dir: &Path, options: PartitionOptions, lock: Option<File>) -> Result<Self> {
         let dir = std::path::absolute(dir).map_err(|source| Error::io("resolve", dir, source))?;
         let read_only = lock.is_none();
-        let (metastore, identity, schema) = Metastore::open(&dir, read_only)?;
-        let loaded = metastore.load()?;
-        let state = State::new(&dir, schema.fields().len(), &loaded);
+        let convert = || match options.failpoints.as_ref().map(|hook| hook.at(Step::Convert)) {
+            None | Some(Outcome::Continue) => Ok(()),
+            Some(Outcome::Fail | Outcome::Crash) => Err(Error::Failpoint(Step::Convert)),
+        };
+        let (metastore, identity, schema) = Metastore::open(&dir, read_only, convert)?;
+        let place = Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() });
+        let (settings, encoding) = metastore.table_settings()?;
+        let keyed = match settings.bind(&schema)?.filter(|spec| spec.unique) {
+            Some(spec) => {
+                let keyed = Keyed::new(spec, &schema, options.key_memory_bytes)?;
+                let expected = keyed.encoder.encoding().id();
+                if encoding != Some(expected) {
+                    return Err(Error::KeyEncoding { place, found: encoding.unwrap_or_default(), expected });
+                }
+                Some(Arc::new(keyed))
+            }
+            None => None,
+        };
+        let state = State::new(&dir, &place, schema.fields().len(), metastore.load()?)?;
         let partition = Self {
             inner: Arc::new(Inner {
-                place: Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() }),
+                place,
                 dir,
                 identity,
                 schema,
+                settings,
+                keyed,
                 options,
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
@@ -136,6 +181,11 @@ impl Partition {
         Arc::clone(&self.inner.schema)
     }
 
+    /// What was declared about the table besides its columns.
+    pub fn settings(&self) -> &TableSettings {
+        &self.inner.settings
+    }
+
     /// The newest published version; 0 before the first one.
     pub fn version(&self) -> u64 {
         self.inner.state.lock().current().version
@@ -152,19 +202,36 @@ impl Partition {
     /// [`Error::VersionExpired`] and [`Error::VersionNotYetHere`].
     pub fn pin(&self, version: Option<u64>) -> Result<PinnedVersion> {
         let pinned = self.inner.state.lock().pin(version);
-        match pinned {
-            Ok(view) => Ok(PinnedVersion::new(Arc::clone(&self.inner), view)),
-            Err(NoSuchVersion::Expired { oldest, current }) => Err(Error::VersionExpired {
-                place: Arc::clone(&self.inner.place),
-                version: version.unwrap_or(current),
-                oldest,
-                current,
-            }),
-            Err(NoSuchVersion::NotYetHere { current }) => Err(Error::VersionNotYetHere {
-                place: Arc::clone(&self.inner.place),
-                version: version.unwrap_or(current),
-                current,
-            }),
+        pinned.map(|view| PinnedVersion::new(Arc::clone(&self.inner), view)).map_err(|refused| {
+            // Only a version that was asked for by number can be missing.
+            self.refused(version.unwrap_or_default(), &refused)
+        })
+    }
+
+    /// As [`pin`](Self::pin), of the version that was current at `time`.
+    ///
+    /// # Errors
+    /// [`Error::NoVersionAt`] when that version has expired or `time` is before the first one.
+    pub fn pin_at(&self, time: SystemTime) -> Result<PinnedVersion> {
+        let time_ms = to_ms(time);
+        let mut state = self.inner.state.lock();
+        let version = state.version_at(time_ms).map_err(|oldest_ms| Error::NoVersionAt {
+            place: Arc::clone(&self.inner.place),
+            asked: from_ms(time_ms),
+            oldest: from_ms(oldest_ms),
+        })?;
+        // Versions that are listed can be pinned, and nothing has come between.
+        let view = state.pin(Some(version));
+        drop(state);
+        view.map(|view| PinnedVersion::new(Arc::clone(&self.inner), view))
+            .map_err(|refused| self.refused(version, &refused))
+    }
+
+    fn refused(&self, version: u64, refused: &NoSuchVersion) -> Error {
+        let place = Arc::clone(&self.inner.place);
+        match *refused {
+            NoSuchVersion::Expired { oldest, current } => Error::VersionExpired { place, version, oldest, current },
+            NoSuchVersion::NotYetHere { current } => Error::VersionNotYetHere { place, version, current },
         }
     }
 
@@ -198,6 +265,11 @@ impl Inner {
 
     pub(crate) fn crashed(&self) -> bool {
         self.crashed.load(Ordering::SeqCst)
+    }
+
+    /// The key, of a table that keeps one row per key.
+    pub(crate) fn key(&self) -> Result<&Arc<Keyed>> {
+        self.keyed.as_ref().ok_or_else(|| Error::NoKey { place: Arc::clone(&self.place) })
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {

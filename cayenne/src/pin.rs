@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::partition::{Inner, Partition};
-use crate::state::{DataFile, VersionView};
+use crate::state::{VersionView, VisibleFile};
 use crate::stats::DataSummary;
 
 /// A version that stays readable as long as this value or a clone of it lives. Plans made by
@@ -14,6 +16,22 @@ pub struct PinnedVersion {
     guard: Arc<Guard>,
 }
 
+/// A data file as a pinned version shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileInfo {
+    /// Its identity, the same wherever the file is copied to.
+    pub id: Uuid,
+    /// Rows that a reader sees.
+    pub rows: u64,
+    /// Rows that the file holds besides and that are deleted.
+    pub deleted_rows: u64,
+    /// The generation whose deletes the file's rows have seen: that in which they were published, or that from which they were
+    /// rewritten.
+    pub sequence: u64,
+    /// What the file holds, deleted or not.
+    pub stored: DataSummary,
+}
+
 struct Guard {
     inner: Arc<Inner>,
     view: VersionView,
@@ -21,7 +39,7 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.inner.state.lock().unpin(self.view.version);
+        self.inner.state.lock().unpin(&self.view);
     }
 }
 
@@ -45,7 +63,28 @@ impl PinnedVersion {
         &self.guard.view.summary
     }
 
-    pub(crate) fn files(&self) -> &[Arc<DataFile>] {
+    /// The state of the files that is pinned. Replacing files gives a version another one, with the same rows.
+    pub fn generation(&self) -> u64 {
+        self.guard.view.generation
+    }
+
+    /// The data files, in the order in which they became part of the partition.
+    pub fn data_files(&self) -> Vec<FileInfo> {
+        let info = |entry: &VisibleFile| FileInfo {
+            id: entry.file.id,
+            rows: entry.rows(),
+            deleted_rows: entry.deleted_rows(),
+            sequence: entry.sequence,
+            stored: entry.file.summary.clone(),
+        };
+        self.view().files.iter().map(info).collect()
+    }
+
+    pub(crate) fn view(&self) -> &VersionView {
+        &self.guard.view
+    }
+
+    pub(crate) fn files(&self) -> &[VisibleFile] {
         &self.guard.view.files
     }
 

@@ -6,11 +6,14 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
+use crate::keyed::resolve::{Effects, KeyedWrite, resolve};
+use crate::keyed::{CommitGuard, Keyed};
+use crate::keys::position::Position;
 use crate::layout;
-use crate::metastore::Published;
+use crate::metastore::WriteRecord;
 use crate::options::WriteMode;
 use crate::partition::{Inner, Partition};
-use crate::stats::DataSummary;
+use crate::stats::WriteSummary;
 
 /// A write that is durable and not visible.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +24,10 @@ pub struct StagedInfo {
     pub mode: WriteMode,
     /// When it was finished, in milliseconds since 1970.
     pub sealed_ms: u64,
-    /// What it holds.
-    pub summary: DataSummary,
+    /// The version that it has read, or that it was last rebased onto.
+    pub base_version: u64,
+    /// What it does.
+    pub summary: WriteSummary,
 }
 
 impl Partition {
@@ -30,10 +35,74 @@ impl Partition {
     /// Repeating a call that succeeded, or that was interrupted after it took effect, succeeds.
     ///
     /// # Errors
-    /// [`Error::UnknownWrite`], [`Error::VersionConflict`], [`Error::PublishedElsewhere`], [`Error::ReadOnly`].
+    /// [`Error::UnknownWrite`], [`Error::VersionConflict`], [`Error::PublishedElsewhere`], [`Error::ReadOnly`];
+    /// [`Error::WriteConflict`] as from [`rebase`](Self::rebase), never for a write that was rebased onto the current version.
     pub async fn publish(&self, write_id: Uuid, version: u64) -> Result<()> {
         self.inner.check_writable()?;
-        self.blocking("publishing a version", move |inner| publish(inner, write_id, version)).await
+        let Some(keyed) = self.inner.keyed.clone() else {
+            return self.blocking("publishing a version", move |inner| publish(inner, write_id, version, None)).await;
+        };
+        let partition = self.clone();
+        self.to_its_end("publishing a version", async move {
+            let guard = keyed.begin_commit().await;
+            let by_key = partition.resolve_staged(&keyed, write_id, &guard).await?;
+            let publish = move |inner: &Arc<Inner>| {
+                let _guard = guard;
+                publish(inner, write_id, version, by_key)
+            };
+            partition.blocking("publishing a version", publish).await
+        })
+        .await
+    }
+
+    /// Runs work that waits to its end even if the caller stops waiting.
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        task: &'static str,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        tokio::spawn(work).await.map_err(|error| self.inner.died(task, error))?
+    }
+
+    /// What a staged write does to the newest version by key; `None` if it is not staged.
+    async fn resolve_staged(
+        &self,
+        keyed: &Keyed,
+        write_id: Uuid,
+        guard: &CommitGuard,
+    ) -> Result<Option<(KeyedWrite, Effects)>> {
+        let pin = self.pin(None)?;
+        let write = self.inner.state.lock().staged().get(&write_id).and_then(KeyedWrite::of);
+        let Some(mut write) = write else { return Ok(None) };
+        let effects = resolve(keyed, &pin, &mut write, guard).await?;
+        Ok(Some((write, effects)))
+    }
+
+    /// Checks a finished write against everything that was published since the version it read, up to `onto_version`,
+    /// which must be the current one. Afterwards it counts as if it had read that version, and publishing it next cannot
+    /// fail. Writes that only add rows never conflict, unless each must have a new key.
+    /// Returns what the write does now.
+    ///
+    /// # Errors
+    /// [`Error::WriteConflict`] when rows that the write deletes were changed by another, or a key that must be new was added;
+    /// discard it then and run the statement again. [`Error::UnknownWrite`], [`Error::PublishedElsewhere`]; [`Error::VersionNotYetHere`] and
+    /// [`Error::VersionConflict`] when `onto_version` is not the current version.
+    pub async fn rebase(&self, write_id: Uuid, onto_version: u64) -> Result<WriteSummary> {
+        self.inner.check_writable()?;
+        let Some(keyed) = self.inner.keyed.clone() else {
+            return self.blocking("rebasing a write", move |inner| rebase(inner, write_id, onto_version, None)).await;
+        };
+        let partition = self.clone();
+        self.to_its_end("rebasing a write", async move {
+            let guard = keyed.begin_commit().await;
+            let by_key = partition.resolve_staged(&keyed, write_id, &guard).await?;
+            let rebase = move |inner: &Arc<Inner>| {
+                let _guard = guard;
+                rebase(inner, write_id, onto_version, by_key.map(|(_, effects)| effects))
+            };
+            partition.blocking("rebasing a write", rebase).await
+        })
+        .await
     }
 
     /// The finished writes that are not visible, oldest first.
@@ -48,6 +117,7 @@ impl Partition {
                 write_id: *write_id,
                 mode: write.mode,
                 sealed_ms: write.sealed_ms,
+                base_version: write.base_version,
                 summary: write.summary.clone(),
             })
             .collect();
@@ -65,14 +135,90 @@ impl Partition {
     }
 }
 
-fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64) -> Result<()> {
+fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(KeyedWrite, Effects)>) -> Result<()> {
     let mut metastore = inner.metastore.lock();
     inner.step(Step::Publish)?;
-    match metastore.publish(write_id, version, inner.options.clock.now_ms())? {
-        Published::Now { mode, now_ms } => inner.state.lock().publish(write_id, version, mode, now_ms),
-        Published::Before => {}
+    let place = || Arc::clone(&inner.place);
+    let record = metastore.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: place(), write_id })?;
+    match record.version {
+        Some(published) if published == version => return inner.step(Step::Published),
+        Some(published) => {
+            return Err(Error::PublishedElsewhere { place: place(), write_id, asked: version, published });
+        }
+        None => {}
+    }
+    let planned = {
+        let state = inner.state.lock();
+        let current = state.current().version;
+        if current.checked_add(1) != Some(version) {
+            return Err(Error::VersionConflict { place: place(), write_id, asked: version, current });
+        }
+        let hides = by_key.as_ref().map(|(_, effects)| effects.deletes()).unwrap_or_default();
+        match by_key.as_ref().and_then(|(_, effects)| effects.refused.as_ref()) {
+            Some(key) => Err(key_is_there(key)),
+            None => state.plan_publish(write_id, version, &hides),
+        }
+    };
+    let change = planned.map_err(|detail| conflict(inner, &record, detail))?;
+    let now_ms = inner.options.clock.now_ms();
+    let counts = by_key.as_ref().map(|(_, effects)| effects.counts);
+    metastore.publish(write_id, &change, counts, now_ms)?;
+    let generation = change.view.generation;
+    inner.state.lock().publish(write_id, change, now_ms);
+    if let (Some(keyed), Some((write, effects))) = (&inner.keyed, &by_key) {
+        let shown = |at: Position| {
+            let hidden = effects.hides.get(&write.files[at.file as usize].id);
+            hidden.is_none_or(|rows| !rows.contains(u64::from(at.row)))
+        };
+        keyed.follow(generation, &write.files, write.keys.as_deref(), shown);
     }
     inner.step(Step::Published)
+}
+
+fn key_is_there(key: &str) -> String {
+    format!("the key {key} has been added")
+}
+
+fn rebase(inner: &Arc<Inner>, write_id: Uuid, onto: u64, effects: Option<Effects>) -> Result<WriteSummary> {
+    let mut metastore = inner.metastore.lock();
+    let place = || Arc::clone(&inner.place);
+    let record = metastore.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: place(), write_id })?;
+    if let Some(published) = record.version {
+        return Err(Error::PublishedElsewhere { place: place(), write_id, asked: onto.saturating_add(1), published });
+    }
+    {
+        let state = inner.state.lock();
+        let current = state.current().version;
+        if onto > current {
+            return Err(Error::VersionNotYetHere { place: place(), version: onto, current });
+        }
+        if onto < current {
+            return Err(Error::VersionConflict { place: place(), write_id, asked: onto + 1, current });
+        }
+        if let Some(write) = state.staged().get(&write_id) {
+            let checked = state.check_deletes(&write.deletes, &write.files);
+            checked.map_err(|detail| conflict(inner, &record, detail))?;
+        }
+    }
+    if let Some(key) = effects.as_ref().and_then(|effects| effects.refused.as_ref()) {
+        return Err(conflict(inner, &record, key_is_there(key)));
+    }
+    let counts = effects.map(|effects| effects.counts);
+    inner.step(Step::Rebase)?;
+    metastore.rebase(write_id, onto, counts)?;
+    inner.state.lock().rebase(write_id, onto, counts);
+    let mut summary = record.summary;
+    summary.keys = counts.or(summary.keys);
+    Ok(summary)
+}
+
+fn conflict(inner: &Inner, record: &WriteRecord, detail: String) -> Error {
+    Error::WriteConflict {
+        place: Arc::clone(&inner.place),
+        write_id: record.write_id,
+        base: record.base_version,
+        detail,
+    }
 }
 
 fn discard(inner: &Arc<Inner>, write_id: Uuid) -> Result<()> {

@@ -11,6 +11,7 @@ use vortex::arrow::ArrowSessionExt;
 use vortex::scalar::{PValue, Scalar, ScalarValue};
 
 use crate::error::{Error, Result};
+use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
 use crate::session::write_session;
 
 const EXTENSION_NAME: &str = "ARROW:extension:name";
@@ -30,6 +31,11 @@ pub fn check_schema(schema: &Schema) -> Result<()> {
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {
     let mut seen = HashSet::new();
     for field in fields {
+        if parent.is_empty() && [FILE_COLUMN, ROW_COLUMN].contains(&field.name().as_str()) {
+            return Err(Error::BadSchema {
+                detail: format!("column '{}' has a name that is reserved for the engine; choose another", field.name()),
+            });
+        }
         if !seen.insert(field.name()) {
             return Err(Error::BadSchema {
                 detail: format!("column '{parent}{}' occurs twice; rename one of them", field.name()),

@@ -1,40 +1,56 @@
-//! Stages the rows of one write: durable once finished, invisible until published.
+//! Stages one write: durable once finished, invisible until published.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::datatypes::Field;
 use arrow::record_batch::RecordBatch;
+use roaring::RoaringTreemap;
 use uuid::Uuid;
 
-use crate::data_file_writer::DataFileWriter;
+use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
+use crate::file_set::{FileSet, FinishedFiles};
+use crate::keyed::resolve::{KeyedWrite, hide_repeats, resolve};
+use crate::keyed::rows::{CollectedKeys, KeyedRows};
+use crate::keyed::{CommitGuard, Keyed};
 use crate::layout;
-use crate::metastore::{FileRecord, WriteRecord};
+use crate::metastore::{NewWrite, WriteRecord};
 use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
-use crate::state::{DataFile, Staged};
-use crate::stats::DataSummary;
-use crate::value_range::out_of_range;
+use crate::row_id;
+use crate::state::{DataFile, Deletes, Staged, StagedKeys};
+use crate::stats::WriteSummary;
 
-/// Larger batches are cut: a file can end, and the runtime's worker is free, every so many rows.
-const MAX_ROWS: usize = 65_536;
+/// The keys of a staged write stay in memory if they take at most this part of the budget.
+const STAGED_SHARE: usize = 8;
 
-/// The rows of one write on their way to disk. Memory is bounded by the encoder's buffers (a few MiB
-/// per column); [`write`](Self::write) waits when it is ahead of them. Dropped before
-/// [`finish`](Self::finish), it removes what it wrote.
+/// One write on its way to disk: rows that it adds and rows that it deletes; an update does both. Memory is bounded by
+/// the encoder's buffers (a few MiB per column) and a bit or so per deleted row; [`write`](Self::write) waits when it is
+/// ahead of the encoder. Dropped before [`finish`](Self::finish), it removes what it wrote.
 pub struct StagedWriter {
     partition: Partition,
     write_id: Uuid,
     mode: WriteMode,
-    options: WriteOptions,
-    open: Option<DataFileWriter>,
-    /// Files this writer created and still has to answer for.
-    created: Vec<String>,
-    finished: Vec<FileRecord>,
-    /// Set while a batch is being taken in: if that fails or is cancelled, rows are missing for good.
-    broken: bool,
+    base_version: u64,
+    files: FileSet,
+    deletes: BTreeMap<Uuid, RoaringTreemap>,
+    /// In a table that keeps one row per key.
+    keys: Option<KeyedRows>,
+    /// Last, so that the files go before the id is free again.
+    _reserved: ReservedId,
+}
+
+/// No other writer of this process has the id.
+struct ReservedId {
+    partition: Partition,
+    write_id: Uuid,
+}
+
+impl Drop for ReservedId {
+    fn drop(&mut self) {
+        self.partition.inner.state.lock().writing.remove(&self.write_id);
+    }
 }
 
 impl Partition {
@@ -47,10 +63,10 @@ impl Partition {
         self.begin_write_with(write_id, mode, WriteOptions::default()).await
     }
 
-    /// As [`begin_write`](Self::begin_write), with the say over the files.
+    /// As [`begin_write`](Self::begin_write), with the say over the files and the version that was read.
     ///
     /// # Errors
-    /// As [`begin_write`](Self::begin_write).
+    /// As [`begin_write`](Self::begin_write), and [`Error::VersionNotYetHere`] for a base version to come.
     pub async fn begin_write_with(
         &self,
         write_id: Uuid,
@@ -62,18 +78,26 @@ impl Partition {
         if let Some(record) = sealed {
             return Err(already_sealed(&self.inner, record));
         }
-        if !self.inner.state.lock().writing.insert(write_id) {
+        let mut state = self.inner.state.lock();
+        let current = state.current().version;
+        let base_version = options.base_version.unwrap_or(current);
+        if base_version > current {
+            let place = Arc::clone(&self.inner.place);
+            return Err(Error::VersionNotYetHere { place, version: base_version, current });
+        }
+        if !state.writing.insert(write_id) {
             return Err(Error::WriteInProgress { place: Arc::clone(&self.inner.place), write_id });
         }
+        drop(state);
         Ok(StagedWriter {
             partition: self.clone(),
             write_id,
             mode,
-            options,
-            open: None,
-            created: Vec::new(),
-            finished: Vec::new(),
-            broken: false,
+            base_version,
+            files: FileSet::new(&self.inner, write_id, options),
+            deletes: BTreeMap::new(),
+            keys: self.inner.keyed.as_ref().map(|keyed| KeyedRows::new(keyed, keyed.rule(options.key_rule))),
+            _reserved: ReservedId { partition: self.clone(), write_id },
         })
     }
 }
@@ -88,19 +112,44 @@ impl StagedWriter {
     ///
     /// # Errors
     /// [`Error::SchemaMismatch`], [`Error::NullInColumn`] and [`Error::ValueOutOfRange`] before anything of the batch is taken; errors of the
-    /// encoder and of the disk, which may come late, with a later batch or in [`finish`](Self::finish). After any of the latter drop
-    /// the writer and start again.
+    /// encoder and of the disk, which may come late, with a later batch or in [`finish`](Self::finish), and [`Error::DuplicateKey`]
+    /// where the rule of the write allows no second row of a key. After any of the latter drop the writer and start again.
     pub async fn write(&mut self, batch: RecordBatch) -> Result<()> {
-        self.check_whole()?;
-        check_batch(&self.partition.inner, &batch)?;
-        self.broken = true;
-        let mut offset = 0;
-        while offset < batch.num_rows() {
-            let rows = MAX_ROWS.min(batch.num_rows() - offset);
-            self.write_slice(batch.slice(offset, rows)).await?;
-            offset += rows;
+        let (Some(keys), Some(keyed)) = (&mut self.keys, &self.partition.inner.keyed) else {
+            return self.files.write(batch).await.map(|_| ());
+        };
+        keyed.spec.check_not_null(&self.partition.inner.place, &batch)?;
+        let placed = self.files.write(batch.clone()).await?;
+        match keys.write(keyed, &batch, &placed) {
+            Ok(None) => Ok(()),
+            Ok(Some(repeated)) => {
+                self.files.give_up();
+                Err(duplicate(&self.partition.inner, repeated.key, true))
+            }
+            Err(error) => {
+                self.files.give_up();
+                Err(error)
+            }
         }
-        self.broken = false;
+    }
+
+    /// Deletes the rows that have these keys, whatever rows they are when the write is published; those of this write that came
+    /// before go too, and rows that come later stay. Columns are those of the primary key, found by name.
+    ///
+    /// # Errors
+    /// [`Error::NoKey`], [`Error::SchemaMismatch`] and [`Error::NullInKey`]; [`Error::InvalidDelete`] in a write that overwrites.
+    /// Nothing is taken in then.
+    pub fn delete_keys(&mut self, keys: &RecordBatch) -> Result<()> {
+        let inner = &self.partition.inner;
+        let keyed = inner.key()?;
+        if self.mode == WriteMode::Overwrite {
+            let detail = format!("write {} replaces all of them anyway", self.write_id);
+            return Err(Error::InvalidDelete { place: Arc::clone(&inner.place), detail });
+        }
+        let columns = keyed.key_columns(&inner.place, &inner.schema, keys)?;
+        if let Some(deletes) = &mut self.keys {
+            deletes.delete(&keyed.encoder.encode_columns(&columns)?);
+        }
         Ok(())
     }
 
@@ -109,12 +158,57 @@ impl StagedWriter {
     /// # Errors
     /// Those that [`write`](Self::write) names as found beforehand.
     pub fn check(&self, batch: &RecordBatch) -> Result<()> {
-        check_batch(&self.partition.inner, batch)
+        self.files.check(batch)?;
+        match &self.partition.inner.keyed {
+            Some(keyed) => keyed.spec.check_not_null(&self.partition.inner.place, batch),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the rows at these positions of a data file, as a scan with [`row_ids`](crate::ScanRequest::row_ids) of the base
+    /// version names them. Returns how many of them this write did not delete already.
+    ///
+    /// # Errors
+    /// [`Error::WriteConflict`] when the file has gone, [`Error::InvalidDelete`] for positions that it does not have and
+    /// in a write that overwrites. Nothing is taken in then.
+    pub fn delete_rows(&mut self, file: Uuid, positions: impl IntoIterator<Item = u64>) -> Result<u64> {
+        let inner = &self.partition.inner;
+        let invalid = |detail: String| Error::InvalidDelete { place: Arc::clone(&inner.place), detail };
+        if self.mode == WriteMode::Overwrite {
+            return Err(invalid(format!("write {} replaces all of them anyway", self.write_id)));
+        }
+        let Some(known) = inner.state.lock().file(file).cloned() else {
+            let detail = format!("data file '{}' has been replaced", layout::file_name(file));
+            return Err(conflict(inner, self.write_id, self.base_version, detail));
+        };
+        let more: RoaringTreemap = positions.into_iter().collect();
+        if let Some(last) = more.max().filter(|last| *last >= known.summary.rows) {
+            let (name, rows) = (&known.name, known.summary.rows);
+            return Err(invalid(format!("data file '{name}' has {rows} rows and no position {last}")));
+        }
+        if more.is_empty() {
+            return Ok(0);
+        }
+        let deleted = self.deletes.entry(file).or_default();
+        let before = deleted.len();
+        *deleted |= more;
+        Ok(deleted.len() - before)
+    }
+
+    /// As [`delete_rows`](Self::delete_rows), for the rows that the columns [`FILE_COLUMN`](crate::FILE_COLUMN) and
+    /// [`ROW_COLUMN`](crate::ROW_COLUMN) of a batch name.
+    ///
+    /// # Errors
+    /// As [`delete_rows`](Self::delete_rows), and [`Error::InvalidDelete`] when the columns are not there.
+    pub fn delete_batch(&mut self, batch: &RecordBatch) -> Result<u64> {
+        let rows = row_id::rows_by_file(batch)
+            .map_err(|detail| Error::InvalidDelete { place: Arc::clone(&self.partition.inner.place), detail })?;
+        rows.into_iter().map(|(file, positions)| self.delete_rows(file, positions)).sum()
     }
 
     /// Whether a file is being written: an encoder holds its buffers.
     pub fn has_open_file(&self) -> bool {
-        self.open.is_some()
+        self.files.has_open_file()
     }
 
     /// Ends the file that is being written, which frees the encoder's buffers. The next rows begin another one.
@@ -122,101 +216,122 @@ impl StagedWriter {
     /// # Errors
     /// As [`finish`](Self::finish); drop the writer then.
     pub async fn end_file(&mut self) -> Result<()> {
-        self.check_whole()?;
-        let Some(file) = self.open.take() else { return Ok(()) };
-        self.broken = true;
-        self.finished.push(file.finish(self.write_id).await?);
-        self.broken = false;
-        Ok(())
+        self.files.end_file().await
     }
 
-    fn check_whole(&self) -> Result<()> {
-        if self.broken {
-            return Err(Error::WriterBroken {
-                place: Arc::clone(&self.partition.inner.place),
-                write_id: self.write_id,
-            });
-        }
-        Ok(())
-    }
-
-    async fn write_slice(&mut self, batch: RecordBatch) -> Result<()> {
-        let mut file = match self.open.take() {
-            Some(file) => file,
-            None => {
-                let name = layout::new_data_file();
-                self.created.push(name.clone());
-                DataFileWriter::create(&self.partition.inner, name, self.options)?
-            }
-        };
-        file.write(batch).await?;
-        if file.is_full() {
-            self.finished.push(file.finish(self.write_id).await?);
-        } else {
-            self.open = Some(file);
-        }
-        Ok(())
-    }
-
-    /// Makes the rows durable and checks them: every file is synced, read back and compared, then recorded.
-    /// The rows stay invisible until [`Partition::publish`].
+    /// Makes the write durable and checks it: every file is synced, read back and compared, then recorded together with the
+    /// deleted rows. The write stays invisible until [`Partition::publish`].
     ///
     /// # Errors
-    /// [`Error::WriterBroken`] after a failed or cancelled [`write`](Self::write), of the disk, of the encoder, and [`Error::FileDamaged`] when a file does not hold what was written; then
-    /// nothing of the write remains.
-    pub async fn finish(mut self) -> Result<DataSummary> {
-        self.check_whole()?;
-        if let Some(file) = self.open.take() {
-            self.finished.push(file.finish(self.write_id).await?);
+    /// [`Error::WriterBroken`] after a failed or cancelled [`write`](Self::write), of the disk, of the encoder, and
+    /// [`Error::FileDamaged`] when a file does not hold what was written; [`Error::WriteConflict`] when another write has
+    /// changed a row that this one deletes; [`Error::DuplicateKey`] when the rule of the write does not allow a key that is
+    /// stored. Then nothing of the write remains.
+    pub async fn finish(self) -> Result<WriteSummary> {
+        let Self { partition, write_id, mode, base_version, files, deletes, keys, _reserved } = self;
+        let finished = files.finish().await?;
+        let deletes: Deletes =
+            deletes.into_iter().map(|(file, positions)| (file, DeletionVector::new(positions))).collect();
+        let deleted_rows = deletes.values().map(DeletionVector::rows).sum();
+        let dir = &partition.inner.dir;
+        let files = finished.records.iter().filter_map(|record| DataFile::new(dir, record)).map(Arc::new).collect();
+        let summary = WriteSummary { data: finished.summary.clone(), deleted_rows, keys: None };
+        let mut staged = Staged { mode, base_version, summary, sealed_ms: 0, files, deletes, by_key: None };
+        // Held until the write is recorded: what it counts is what it finds.
+        let mut guard = None;
+        if let (Some(keys), Some(keyed)) = (keys, &partition.inner.keyed) {
+            guard = Some(partition.settle_keys(keyed, keys, &mut staged).await?);
         }
-        let mut summary = DataSummary::empty(self.partition.inner.schema.fields().len());
-        for file in &self.finished {
-            summary.merge(&file.summary);
-        }
-        let write_id = self.write_id;
-        let mode = self.mode;
-        let mut files = std::mem::take(&mut self.finished);
+        let summary = staged.summary.clone();
         // From here on the blocking task answers for the files: it may commit after the caller has gone.
-        let created = Created { inner: Arc::clone(&self.partition.inner), names: std::mem::take(&mut self.created) };
-        let sealed = summary.clone();
-        let partition = self.partition.clone();
         partition
-            .blocking("recording a staged write", move |inner| seal(inner, write_id, mode, sealed, &mut files, created))
+            .blocking("recording a staged write", move |inner| {
+                let _guard = guard;
+                seal(inner, write_id, staged, finished)
+            })
             .await?;
         Ok(summary)
     }
 }
 
-fn seal(
-    inner: &Arc<Inner>,
-    write_id: Uuid,
-    mode: WriteMode,
-    summary: DataSummary,
-    files: &mut [FileRecord],
-    mut created: Created,
-) -> Result<()> {
+impl Partition {
+    /// Hides the repeats of a write, and counts what it does to the newest version.
+    async fn settle_keys(&self, keyed: &Keyed, rows: KeyedRows, staged: &mut Staged) -> Result<CommitGuard> {
+        let guard = keyed.begin_commit().await;
+        let pin = self.pin(None)?;
+        let KeyedRows { rule, collected, deletes, .. } = rows;
+        let (hidden, keys) = match collected {
+            Some(CollectedKeys { keys, hidden }) => (hidden, Some(Arc::new(keys))),
+            None => {
+                let hidden = hide_repeats(keyed, &pin, rule, &staged.files, &deletes).await?;
+                (hidden.map_err(|repeated| duplicate(&self.inner, repeated.key, true))?, None)
+            }
+        };
+        for (file, positions) in hidden {
+            let repeats = positions.len();
+            staged.summary.data.rows -= repeats;
+            staged.summary.data.deleted_rows += repeats;
+            staged.deletes.insert(staged.files[file as usize].id, DeletionVector::new(positions));
+        }
+        staged.by_key = Some(StagedKeys { rule, deleted: deletes.keys, keys });
+        if let Some(mut write) = KeyedWrite::of(staged) {
+            let effects = resolve(keyed, &pin, &mut write, &guard).await?;
+            if let Some(key) = effects.refused {
+                return Err(duplicate(&self.inner, key, false));
+            }
+            staged.summary.keys = Some(effects.counts);
+        }
+        // Many writes may be staged at once: large ones are read again when they are published.
+        if let Some(by_key) = &mut staged.by_key {
+            by_key.keys = by_key.keys.take().filter(|keys| keys.memory() <= keyed.budget / STAGED_SHARE);
+        }
+        Ok(guard)
+    }
+}
+
+fn duplicate(inner: &Inner, key: String, within: bool) -> Error {
+    Error::DuplicateKey { place: Arc::clone(&inner.place), key, within }
+}
+
+fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: FinishedFiles) -> Result<()> {
     inner.step(Step::SyncDirectory)?;
-    if !files.is_empty() {
+    if !files.records.is_empty() {
         layout::sync_directory(&inner.dir.join(layout::FILES))?;
     }
     inner.step(Step::Seal)?;
-    let now_ms = inner.options.clock.now_ms();
+    write.sealed_ms = inner.options.clock.now_ms();
     let mut metastore = inner.metastore.lock();
     if let Some(record) = metastore.write(write_id)? {
         // Somebody finished the same write between our start and now.
         return Err(already_sealed(inner, record));
     }
-    if let Err(error) = metastore.seal(write_id, mode, &summary, files, now_ms) {
+    let checked = inner.state.lock().check_deletes(&write.deletes, &write.files);
+    checked.map_err(|detail| conflict(inner, write_id, write.base_version, detail))?;
+    let sealed = metastore.seal(&NewWrite {
+        write_id,
+        mode: write.mode,
+        base_version: write.base_version,
+        summary: &write.summary,
+        files: &files.records,
+        deletes: &write.deletes,
+        key_rule: write.by_key.as_ref().map(|keys| keys.rule),
+        deleted_keys: write.by_key.as_ref().map(|keys| &keys.deleted).filter(|keys| keys.len() > 0),
+        now_ms: write.sealed_ms,
+    });
+    if let Err(error) = sealed {
         // If the outcome of the commit is unknown the files must stay; start-up removes them if nothing names them.
         if !matches!(metastore.write(write_id), Ok(None)) {
-            created.names.clear();
+            files.created.keep();
         }
         return Err(error);
     }
-    created.names.clear();
-    let files = files.iter().map(|record| Arc::new(DataFile::new(&inner.dir, record))).collect();
-    inner.state.lock().seal(write_id, Staged { mode, summary, sealed_ms: now_ms, files });
+    files.created.keep();
+    inner.state.lock().seal(write_id, write);
     inner.step(Step::Sealed)
+}
+
+fn conflict(inner: &Inner, write_id: Uuid, base: u64, detail: String) -> Error {
+    Error::WriteConflict { place: Arc::clone(&inner.place), write_id, base, detail }
 }
 
 fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
@@ -226,74 +341,4 @@ fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
         published: record.version,
         summary: Box::new(record.summary),
     }
-}
-
-/// Removes files unless told to let go of them.
-struct Created {
-    inner: Arc<Inner>,
-    names: Vec<String>,
-}
-
-impl Drop for Created {
-    fn drop(&mut self) {
-        if self.inner.crashed() {
-            return;
-        }
-        for name in &self.names {
-            if let Err(error) = layout::remove_file(&self.inner.dir.join(name)) {
-                tracing::warn!(%error, "cannot remove a file of an abandoned write; the next start will");
-            }
-        }
-    }
-}
-
-impl Drop for StagedWriter {
-    fn drop(&mut self) {
-        // Stops the encoder before its file goes.
-        self.open = None;
-        drop(Created { inner: Arc::clone(&self.partition.inner), names: std::mem::take(&mut self.created) });
-        self.partition.inner.state.lock().writing.remove(&self.write_id);
-    }
-}
-
-fn check_batch(inner: &Inner, batch: &RecordBatch) -> Result<()> {
-    let mismatch = |column: &str, detail: String| {
-        Err(Error::SchemaMismatch { place: Arc::clone(&inner.place), column: column.to_owned(), detail })
-    };
-    let fields = inner.schema.fields();
-    let given = batch.schema_ref().fields();
-    if let Some(missing) = fields.get(given.len()) {
-        return mismatch(missing.name(), "it is missing from the batch".to_owned());
-    }
-    if let Some(extra) = given.get(fields.len()) {
-        return mismatch(extra.name(), "the table has no such column".to_owned());
-    }
-    for ((field, given), array) in fields.iter().zip(given).zip(batch.columns()) {
-        if field.name() != given.name() {
-            return mismatch(field.name(), format!("the batch has column '{}' in its place", given.name()));
-        }
-        if !same_type(field, given) {
-            return mismatch(
-                field.name(),
-                format!("its type is {} and the batch has {}", field.data_type(), given.data_type()),
-            );
-        }
-        let nulls = if field.is_nullable() { 0 } else { array.logical_null_count() };
-        if nulls > 0 {
-            return Err(Error::NullInColumn { place: Arc::clone(&inner.place), column: field.name().clone(), nulls });
-        }
-        if let Some(detail) = out_of_range(array) {
-            return Err(Error::ValueOutOfRange {
-                place: Arc::clone(&inner.place),
-                column: field.name().clone(),
-                detail,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Types are the same if they differ at most in the names of list items and in metadata.
-fn same_type(declared: &Field, given: &Field) -> bool {
-    declared.data_type().equals_datatype(given.data_type())
 }

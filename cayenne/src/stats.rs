@@ -34,10 +34,15 @@ pub struct ColumnSummary {
 }
 
 /// What is known about the rows of a file, of a staged write or of a version.
+///
+/// The columns describe all rows that the files hold. When some of them are [deleted](Self::deleted_rows), a column's
+/// `null_count` is an upper limit and its bounds enclose the rows that are left without being their bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSummary {
-    /// Number of rows, exact.
+    /// Number of rows that a reader sees, exact.
     pub rows: u64,
+    /// Rows that the files hold besides and that are deleted, exact.
+    pub deleted_rows: u64,
     /// Bytes on disk.
     pub bytes: u64,
     /// Number of data files.
@@ -50,14 +55,20 @@ impl DataSummary {
     /// No rows of a schema with `columns` columns.
     pub fn empty(columns: usize) -> Self {
         let none = ColumnSummary { null_count: 0, min: None, max: None };
-        Self { rows: 0, bytes: 0, files: 0, columns: vec![none; columns] }
+        Self { rows: 0, deleted_rows: 0, bytes: 0, files: 0, columns: vec![none; columns] }
     }
 
     /// Adds the rows of `other`, which has the same columns.
     pub fn merge(&mut self, other: &DataSummary) {
+        self.merge_without(other, 0);
+    }
+
+    /// As [`merge`](Self::merge), of whose rows `deleted` more are deleted.
+    pub(crate) fn merge_without(&mut self, other: &DataSummary, deleted: u64) {
+        let (my_stored, their_stored) = (self.rows + self.deleted_rows, other.rows + other.deleted_rows);
         for (mine, theirs) in self.columns.iter_mut().zip(&other.columns) {
-            let mine_empty = mine.null_count == self.rows;
-            let theirs_empty = theirs.null_count == other.rows;
+            let mine_empty = mine.null_count == my_stored;
+            let theirs_empty = theirs.null_count == their_stored;
             if mine_empty {
                 mine.min = theirs.min.clone();
                 mine.max = theirs.max.clone();
@@ -67,15 +78,18 @@ impl DataSummary {
             }
             mine.null_count += theirs.null_count;
         }
-        self.rows += other.rows;
+        self.rows += other.rows.saturating_sub(deleted);
+        self.deleted_rows += other.deleted_rows + deleted;
         self.bytes += other.bytes;
         self.files += other.files;
     }
 
-    /// The same facts in DataFusion's form, all of them exact.
+    /// The same facts in DataFusion's form: the number of rows exact, the rest exact unless rows are deleted.
     pub fn statistics(&self) -> Statistics {
+        let whole = self.deleted_rows == 0;
         let known = |value: &Option<ScalarValue>| match value {
-            Some(value) => Precision::Exact(value.clone()),
+            Some(value) if whole => Precision::Exact(value.clone()),
+            Some(value) => Precision::Inexact(value.clone()),
             None => Precision::Absent,
         };
         let column_statistics = self
@@ -83,7 +97,12 @@ impl DataSummary {
             .iter()
             .map(|column| {
                 let mut statistics = ColumnStatistics::new_unknown();
-                statistics.null_count = Precision::Exact(to_usize(column.null_count));
+                statistics.null_count = match column.null_count {
+                    // Rows that go take no NULL with them where there is none.
+                    0 => Precision::Exact(0),
+                    nulls if whole => Precision::Exact(to_usize(nulls)),
+                    nulls => Precision::Inexact(to_usize(nulls)),
+                };
                 statistics.min_value = known(&column.min);
                 statistics.max_value = known(&column.max);
                 statistics
@@ -95,6 +114,44 @@ impl DataSummary {
             column_statistics,
         }
     }
+}
+
+/// What a staged write does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WriteSummary {
+    /// The rows that it adds. Those that repeat a key of the same write are the deleted ones.
+    pub data: DataSummary,
+    /// Rows that it deletes by position.
+    pub deleted_rows: u64,
+    /// What it does by key, if the table keeps one row per key: as of the version onto which it was sealed or last rebased.
+    pub keys: Option<KeyCounts>,
+}
+
+/// What a write does to a table that keeps one row per key. Every row that came in is counted once: as inserted,
+/// replacing or superseded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyCounts {
+    /// Rows with a key that was not there.
+    pub inserted: u64,
+    /// Rows that took the place of stored ones.
+    pub replaced: u64,
+    /// Rows that were not kept: another one of the write or a stored one counts more.
+    pub superseded: u64,
+    /// Stored rows that were deleted by key.
+    pub deleted: u64,
+}
+
+/// The counts as they are stored.
+pub(crate) fn key_counts_text(counts: &KeyCounts) -> String {
+    let KeyCounts { inserted, replaced, superseded, deleted } = counts;
+    format!("{inserted} {replaced} {superseded} {deleted}")
+}
+
+/// The inverse of [`key_counts_text`].
+pub(crate) fn parse_key_counts(text: &str) -> Option<KeyCounts> {
+    let numbers: Vec<u64> = text.split(' ').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    let [inserted, replaced, superseded, deleted] = numbers[..] else { return None };
+    Some(KeyCounts { inserted, replaced, superseded, deleted })
 }
 
 fn to_usize(value: u64) -> usize {
@@ -193,7 +250,7 @@ impl SummaryBuilder {
                 ColumnSummary { null_count: column.null_count, min, max }
             })
             .collect();
-        DataSummary { rows: self.rows, bytes, files: 1, columns }
+        DataSummary { rows: self.rows, deleted_rows: 0, bytes, files: 1, columns }
     }
 }
 
@@ -290,6 +347,23 @@ mod tests {
         unknown.columns[0].min = None;
         all.merge(&unknown);
         assert_eq!(all.columns[0].min, None, "an unknown bound stays unknown");
+    }
+
+    #[test]
+    fn deleted_rows_leave_an_exact_count_and_inexact_bounds() {
+        let mut all = DataSummary::empty(1);
+        all.merge_without(&summary(vec![Some(1), None, Some(9), Some(5)]), 3);
+        // One row is left and there is one NULL; the column still holds values.
+        all.merge(&summary(vec![Some(7)]));
+        assert_eq!((all.rows, all.deleted_rows), (2, 3));
+        assert_eq!(all.columns[0].min, Some(ScalarValue::Int64(Some(1))), "bounds enclose what is left");
+        let statistics = all.statistics();
+        assert_eq!(statistics.num_rows, Precision::Exact(2));
+        assert_eq!(statistics.column_statistics[0].null_count, Precision::Inexact(1));
+        assert_eq!(statistics.column_statistics[0].max_value, Precision::Inexact(ScalarValue::Int64(Some(9))));
+        let mut without_nulls = DataSummary::empty(1);
+        without_nulls.merge_without(&summary(vec![Some(1), Some(2)]), 1);
+        assert_eq!(without_nulls.statistics().column_statistics[0].null_count, Precision::Exact(0));
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl TableProvider for CayenneTable {
             predicates,
             limit,
             streams: state.config().target_partitions(),
+            ..ScanRequest::default()
         };
         Ok(scan(&self.pins()?, &request)?)
     }

@@ -1,5 +1,6 @@
 //! Reading a whole partition again to see whether it still holds what was written.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -23,26 +24,36 @@ pub struct VerifyReport {
     pub files: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Files that are missing, have another length or another SHA-256.
+    /// Deletion vectors that were read.
+    pub vectors: u64,
+    /// Files that are missing, have another length or another SHA-256, or whose deletion vector is damaged.
     pub damaged: Vec<DamagedFile>,
 }
 
 impl Partition {
-    /// Reads every file of every version and staged write and compares it with its recorded SHA-256.
+    /// Reads every file and every deletion vector of every version and staged write and compares it with its recorded SHA-256.
     ///
     /// # Errors
     /// Only when reading could not be tried; damage is in the report.
     pub async fn verify(&self) -> Result<VerifyReport> {
         // The pin keeps the files of the current version; files of older ones may go meanwhile, which is no damage.
         let pin = self.pin(None)?;
-        let report = self.blocking("verifying the partition", |inner| Ok(verify(inner))).await?;
+        let report = self.blocking("verifying the partition", verify).await?;
         drop(pin);
         Ok(report)
     }
 }
 
-fn verify(inner: &Arc<Inner>) -> VerifyReport {
+fn verify(inner: &Arc<Inner>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
+    {
+        let metastore = inner.metastore.lock();
+        let rows: HashMap<String, u64> =
+            inner.state.lock().all_files().iter().map(|file| (file.name.clone(), file.summary.rows)).collect();
+        let (vectors, bad) = metastore.check_vectors(|file| rows.get(file).copied())?;
+        report.vectors = vectors;
+        report.damaged.extend(bad.into_iter().map(|(file, error)| DamagedFile { file, problem: error.to_string() }));
+    }
     let files = inner.state.lock().all_files();
     for file in files {
         match verify_file(inner, &file) {
@@ -52,7 +63,7 @@ fn verify(inner: &Arc<Inner>) -> VerifyReport {
         }
         report.files += 1;
     }
-    report
+    Ok(report)
 }
 
 fn still_known(inner: &Inner, file: &Arc<DataFile>) -> bool {

@@ -9,7 +9,10 @@ use arrow::{
     datatypes::{DataType, Field, Fields, Schema, TimeUnit},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    plan::row_ids,
+};
 
 const EXTENSION_NAME: &str = "ARROW:extension:name";
 /// Extension types that files would give back as another type.
@@ -24,7 +27,30 @@ pub fn check(schema: &Schema) -> Result<()> {
         return Err(Error::invalid("a table needs at least one column"));
     }
     check_names(schema.fields(), "")?;
+    row_ids::check_names(schema)?;
     schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
+}
+
+/// Whether values of a type can be a primary key: those whose equality is the same for SQL and for bytes. Floats have two
+/// zeros and many NaN.
+#[must_use]
+pub fn is_key_type(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..) => true,
+        DataType::Dictionary(_, values) => is_key_type(values),
+        other => other.is_integer() || other.is_decimal(),
+    }
 }
 
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {

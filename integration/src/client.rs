@@ -147,6 +147,17 @@ impl Client {
         client
     }
 
+    /// The same with a header in every call.
+    ///
+    /// # Errors
+    /// It cannot be a header.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self> {
+        let wrong = |_| Failure::local(Error::invalid(format!("{name}: {value} cannot be a header")));
+        tonic::metadata::AsciiMetadataValue::try_from(value).map_err(wrong)?;
+        self.inner.set_header(name, value);
+        Ok(self)
+    }
+
     /// The URL it was made with.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -1,159 +1,261 @@
 //! The transactions that change a partition.
 
-use std::sync::Arc;
-
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 use uuid::Uuid;
 
-use super::{FileRecord, Metastore, Published, signed, unsigned};
+use super::{FileRecord, Metastore, signed};
+use crate::deletion_vector::EncodedVector;
 use crate::error::{Error, Result};
+use crate::keys::key_set;
+use crate::keys::store::KeyStore;
+use crate::keys::write_keys::KeyRule;
+use crate::layout;
 use crate::options::WriteMode;
-use crate::stats::{DataSummary, encode_columns};
+use crate::state::{Change, Deletes};
+use crate::stats::{KeyCounts, WriteSummary, encode_columns, key_counts_text};
+
+/// A finished write that is about to be recorded.
+pub(crate) struct NewWrite<'a> {
+    pub(crate) write_id: Uuid,
+    pub(crate) mode: WriteMode,
+    pub(crate) base_version: u64,
+    pub(crate) summary: &'a WriteSummary,
+    pub(crate) files: &'a [FileRecord],
+    pub(crate) deletes: &'a Deletes,
+    pub(crate) key_rule: Option<KeyRule>,
+    pub(crate) deleted_keys: Option<&'a KeyStore>,
+    pub(crate) now_ms: u64,
+}
+
+/// What expires: versions, files by name, and deletion vectors by file name and the generation that added them.
+#[derive(Debug, Default)]
+pub(crate) struct Expired<'a> {
+    pub(crate) versions: &'a [u64],
+    pub(crate) files: Vec<&'a str>,
+    pub(crate) vectors: Vec<(&'a str, u64)>,
+}
 
 impl Metastore {
-    /// Records a finished write and its files. After this the write survives a crash, and nobody sees it.
-    /// Gives the files their ids.
-    pub(crate) fn seal(
-        &mut self,
-        write_id: Uuid,
-        mode: WriteMode,
-        summary: &DataSummary,
-        files: &mut [FileRecord],
-        now_ms: u64,
-    ) -> Result<()> {
-        let failed = self.failed("record a staged write");
-        let schema = Arc::clone(&self.schema);
-        let stats = encode_columns(&summary.columns, &schema)?;
-        let file_stats =
-            files.iter().map(|file| encode_columns(&file.summary.columns, &schema)).collect::<Result<Vec<_>>>()?;
-        let tx = self.begin()?;
-        let mut insert = || -> rusqlite::Result<()> {
-            let schema_id: i64 =
-                tx.query_row("SELECT schema_id FROM versions ORDER BY version DESC LIMIT 1", [], |row| row.get(0))?;
+    /// Records a finished write, its files and its deletes. After this the write survives a crash, and nobody sees it.
+    pub(crate) fn seal(&mut self, write: &NewWrite<'_>) -> Result<()> {
+        let stats = encode_columns(&write.summary.data.columns, &self.schema)?;
+        let file_stats = self.file_stats(write.files)?;
+        let deletes = write
+            .deletes
+            .iter()
+            .map(|(id, vector)| {
+                let file = layout::file_name(*id);
+                self.encoded(&file, vector.encode(&file)).map(|encoded| (file, encoded))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let id = write.write_id.to_string();
+        let key_counts = write.summary.keys.map(|counts| key_counts_text(&counts));
+        let deleted_keys = write.deleted_keys.map(key_set::encode);
+        self.commit("record a staged write", |tx| {
+            let schema_id = current_schema(tx)?;
             tx.execute(
-                "INSERT INTO writes (write_id, mode, schema_id, rows, bytes, files, column_stats, sealed_ms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO writes
+                    (write_id, mode, schema_id, rows, bytes, files, column_stats, sealed_ms, base_version, deleted_rows,
+                     repeated_rows, key_rule, key_counts, deleted_keys)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 params![
-                    write_id.to_string(),
-                    mode.as_str(),
+                    id,
+                    write.mode.as_str(),
                     schema_id,
-                    signed(summary.rows),
-                    signed(summary.bytes),
-                    signed(summary.files),
+                    signed(write.summary.data.rows),
+                    signed(write.summary.data.bytes),
+                    signed(write.summary.data.files),
                     stats,
-                    signed(now_ms)
+                    signed(write.now_ms),
+                    signed(write.base_version),
+                    signed(write.summary.deleted_rows),
+                    signed(write.summary.data.deleted_rows),
+                    write.key_rule.map(KeyRule::as_str),
+                    key_counts,
+                    deleted_keys,
                 ],
             )?;
-            let mut insert_file = tx.prepare(
-                "INSERT INTO files (path, write_id, schema_id, rows, bytes, sha256, column_stats)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?;
-            for (file, stats) in files.iter_mut().zip(&file_stats) {
-                insert_file.execute(params![
-                    file.path,
-                    write_id.to_string(),
-                    schema_id,
-                    signed(file.summary.rows),
-                    signed(file.summary.bytes),
-                    file.sha256.as_slice(),
-                    stats
-                ])?;
-                file.file_id = tx.last_insert_rowid();
+            insert_files(tx, schema_id, write.files, &file_stats)?;
+            let mut insert =
+                tx.prepare("INSERT INTO staged_deletes (write_id, file, positions, sha256) VALUES (?1, ?2, ?3, ?4)")?;
+            for (file, EncodedVector { bytes, sha256 }) in &deletes {
+                insert.execute(params![id, file, bytes, sha256.as_slice()])?;
             }
             Ok(())
-        };
-        match insert().and_then(|()| tx.commit()) {
-            Ok(()) => Ok(()),
-            Err(source) => Err(failed(source)),
-        }
+        })
     }
 
-    /// Makes a staged write visible as `version`, in one transaction.
-    pub(crate) fn publish(&mut self, write_id: Uuid, version: u64, now_ms: u64) -> Result<Published> {
-        let place = Arc::clone(&self.place);
-        let record =
-            self.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: Arc::clone(&place), write_id })?;
-        match record.version {
-            Some(published) if published == version => return Ok(Published::Before),
-            Some(published) => {
-                return Err(Error::PublishedElsewhere { place, write_id, asked: version, published });
-            }
-            None => {}
-        }
-        let failed = self.failed("publish a version");
-        let tx = self.begin()?;
-        let current: i64 = match tx.query_row("SELECT max(version) FROM versions", [], |row| row.get(0)) {
-            Ok(current) => current,
-            Err(source) => return Err(failed(source)),
-        };
-        let current = unsigned(current);
-        if current.checked_add(1) != Some(version) {
-            return Err(Error::VersionConflict { place, write_id, asked: version, current });
-        }
-        let apply = || -> rusqlite::Result<()> {
+    /// Makes a staged write visible, as the version and generation that `change` names.
+    pub(crate) fn publish(
+        &mut self,
+        write_id: Uuid,
+        change: &Change,
+        counts: Option<KeyCounts>,
+        now_ms: u64,
+    ) -> Result<()> {
+        let vectors = self.encode_vectors(change)?;
+        self.commit("publish a version", |tx| {
             let id = write_id.to_string();
-            let at = signed(version);
-            tx.execute("UPDATE writes SET version = ?2 WHERE write_id = ?1", params![id, at])?;
-            if record.mode == WriteMode::Overwrite {
-                tx.execute(
-                    "UPDATE files SET removed_version = ?1 WHERE added_version IS NOT NULL AND removed_version IS NULL",
-                    params![at],
-                )?;
-            }
-            tx.execute("UPDATE files SET added_version = ?2 WHERE write_id = ?1", params![id, at])?;
+            let version = signed(change.view.version);
+            tx.execute(
+                "UPDATE writes SET version = ?2, deleted_keys = NULL, key_counts = coalesce(?3, key_counts) WHERE write_id = ?1",
+                params![id, version, counts.map(|counts| key_counts_text(&counts))],
+            )?;
+            tx.execute("DELETE FROM staged_deletes WHERE write_id = ?1", params![id])?;
+            apply(tx, change, &vectors)?;
             tx.execute(
                 "UPDATE versions SET superseded_ms = ?2 WHERE version = ?1",
-                params![signed(current), signed(now_ms)],
+                params![version - 1, signed(now_ms)],
             )?;
             tx.execute(
-                "INSERT INTO versions (version, write_id, kind, schema_id, rows, bytes, published_ms)
-                 SELECT ?1, ?2, w.mode, w.schema_id,
-                        coalesce((SELECT sum(rows) FROM files WHERE added_version IS NOT NULL AND removed_version IS NULL), 0),
-                        coalesce((SELECT sum(bytes) FROM files WHERE added_version IS NOT NULL AND removed_version IS NULL), 0),
-                        ?3
-                 FROM writes w WHERE w.write_id = ?2",
-                params![at, id, signed(now_ms)],
+                "INSERT INTO versions (version, write_id, kind, schema_id, rows, bytes, published_ms, generation)
+                 SELECT ?1, ?2, w.mode, w.schema_id, ?3, ?4, ?5, ?6 FROM writes w WHERE w.write_id = ?2",
+                params![
+                    version,
+                    id,
+                    signed(change.view.summary.rows),
+                    signed(change.view.summary.bytes),
+                    signed(now_ms),
+                    signed(change.view.generation),
+                ],
             )?;
             Ok(())
-        };
-        match apply().and_then(|()| tx.commit()) {
-            Ok(()) => Ok(Published::Now { mode: record.mode, now_ms }),
-            Err(source) => Err(failed(source)),
-        }
+        })
     }
 
-    /// Forgets a staged write and its files. Fine if it is not there.
+    /// Gives the current version the generation that `change` names; `files` are new ones, not recorded before.
+    pub(crate) fn replace(&mut self, files: &[FileRecord], change: &Change) -> Result<()> {
+        let file_stats = self.file_stats(files)?;
+        let vectors = self.encode_vectors(change)?;
+        self.commit("replace files", |tx| {
+            insert_files(tx, current_schema(tx)?, files, &file_stats)?;
+            apply(tx, change, &vectors)?;
+            tx.execute(
+                "UPDATE versions SET generation = ?2, bytes = ?3 WHERE version = ?1",
+                params![signed(change.view.version), signed(change.view.generation), signed(change.view.summary.bytes)],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Records that a staged write has been checked against everything up to version `onto`, and what it does there.
+    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64, counts: Option<KeyCounts>) -> Result<()> {
+        self.commit("rebase a staged write", |tx| {
+            tx.execute(
+                "UPDATE writes SET base_version = ?2, key_counts = coalesce(?3, key_counts)
+                 WHERE write_id = ?1 AND version IS NULL",
+                params![write_id.to_string(), signed(onto), counts.map(|counts| key_counts_text(&counts))],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Forgets a staged write, its files and its deletes. Fine if it is not there.
     pub(crate) fn discard(&mut self, write_id: Uuid) -> Result<()> {
-        let failed = self.failed("discard a staged write");
-        let tx = self.begin()?;
-        let id = write_id.to_string();
-        let apply = || -> rusqlite::Result<()> {
-            tx.execute("DELETE FROM files WHERE write_id = ?1 AND added_version IS NULL", params![id])?;
+        self.commit("discard a staged write", |tx| {
+            let id = write_id.to_string();
+            tx.execute("DELETE FROM files WHERE write_id = ?1 AND added_generation IS NULL", params![id])?;
+            tx.execute("DELETE FROM staged_deletes WHERE write_id = ?1", params![id])?;
             tx.execute("DELETE FROM writes WHERE write_id = ?1 AND version IS NULL", params![id])?;
             Ok(())
-        };
-        match apply().and_then(|()| tx.commit()) {
+        })
+    }
+
+    /// Strikes what nothing needs any more.
+    pub(crate) fn expire(&mut self, expired: &Expired<'_>) -> Result<()> {
+        self.commit("expire versions", |tx| {
+            for version in expired.versions {
+                tx.execute("DELETE FROM versions WHERE version = ?1", params![signed(*version)])?;
+            }
+            for file in &expired.files {
+                tx.execute("DELETE FROM deletion_vectors WHERE file = ?1", params![file])?;
+                tx.execute("DELETE FROM files WHERE path = ?1", params![file])?;
+            }
+            for (file, added) in &expired.vectors {
+                tx.execute(
+                    "DELETE FROM deletion_vectors WHERE file = ?1 AND added_generation = ?2",
+                    params![file, signed(*added)],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs `work` in one transaction.
+    fn commit(
+        &mut self,
+        action: &'static str,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> Result<()> {
+        let failed = self.failed(action);
+        let tx = self.begin()?;
+        match work(&tx).and_then(|()| tx.commit()) {
             Ok(()) => Ok(()),
             Err(source) => Err(failed(source)),
         }
     }
 
-    /// Strikes versions and files that nothing needs any more.
-    pub(crate) fn expire(&mut self, versions: &[u64], files: &[i64]) -> Result<()> {
-        let failed = self.failed("expire versions");
-        let tx = self.begin()?;
-        let apply = || -> rusqlite::Result<()> {
-            for version in versions {
-                tx.execute("DELETE FROM versions WHERE version = ?1", params![signed(*version)])?;
-            }
-            for file_id in files {
-                tx.execute("DELETE FROM files WHERE file_id = ?1", params![file_id])?;
-            }
-            Ok(())
-        };
-        match apply().and_then(|()| tx.commit()) {
-            Ok(()) => Ok(()),
-            Err(source) => Err(failed(source)),
-        }
+    fn file_stats(&self, files: &[FileRecord]) -> Result<Vec<Vec<u8>>> {
+        files.iter().map(|file| encode_columns(&file.summary.columns, &self.schema)).collect()
     }
+
+    fn encode_vectors(&self, change: &Change) -> Result<Vec<EncodedVector>> {
+        let vectors = change.vectors.iter();
+        vectors.map(|(file, vector)| self.encoded(&file.name, vector.encode(&file.name))).collect()
+    }
+
+    fn encoded(&self, file: &str, encoded: std::io::Result<EncodedVector>) -> Result<EncodedVector> {
+        encoded.map_err(|source| Error::io("encode the deletion vector of", self.dir.join(file), source))
+    }
+}
+
+fn current_schema(tx: &Transaction<'_>) -> rusqlite::Result<i64> {
+    tx.query_row("SELECT schema_id FROM versions ORDER BY version DESC LIMIT 1", [], |row| row.get(0))
+}
+
+fn insert_files(tx: &Transaction<'_>, schema_id: i64, files: &[FileRecord], stats: &[Vec<u8>]) -> rusqlite::Result<()> {
+    let mut insert = tx.prepare(
+        "INSERT INTO files (path, write_id, schema_id, rows, bytes, sha256, column_stats)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    for (file, stats) in files.iter().zip(stats) {
+        insert.execute(params![
+            file.path,
+            file.write_id.to_string(),
+            schema_id,
+            signed(file.summary.rows),
+            signed(file.summary.bytes),
+            file.sha256.as_slice(),
+            stats
+        ])?;
+    }
+    Ok(())
+}
+
+/// Stamps files and deletion vectors with the generation of a change.
+fn apply(tx: &Transaction<'_>, change: &Change, vectors: &[EncodedVector]) -> rusqlite::Result<()> {
+    let generation = signed(change.view.generation);
+    let mut end_vector = tx.prepare(
+        "UPDATE deletion_vectors SET removed_generation = ?2 WHERE file = ?1 AND removed_generation IS NULL",
+    )?;
+    let mut remove = tx.prepare("UPDATE files SET removed_generation = ?2 WHERE path = ?1")?;
+    for file in &change.removed {
+        end_vector.execute(params![file.name, generation])?;
+        remove.execute(params![file.name, generation])?;
+    }
+    let mut add = tx.prepare("UPDATE files SET added_generation = ?2, sequence = ?3 WHERE path = ?1")?;
+    for file in &change.added {
+        add.execute(params![file.name, generation, signed(change.sequence)])?;
+    }
+    let mut add_vector = tx.prepare(
+        "INSERT INTO deletion_vectors (file, added_generation, rows, positions, sha256) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let mut count = tx.prepare("UPDATE files SET deleted_rows = ?2 WHERE path = ?1")?;
+    for ((file, vector), encoded) in change.vectors.iter().zip(vectors) {
+        end_vector.execute(params![file.name, generation])?;
+        let rows = signed(vector.rows());
+        add_vector.execute(params![file.name, generation, rows, encoded.bytes, encoded.sha256.as_slice()])?;
+        count.execute(params![file.name, rows])?;
+    }
+    Ok(())
 }

@@ -1,15 +1,18 @@
 //! The SQLite side of a partition: what exists, which version sees it, what is staged.
 //!
-//! A file is visible in version `v` when `added_version <= v < removed_version`; a staged file has no
-//! `added_version`. A version is one row of `versions`; publishing inserts it and stamps the files in
-//! the same transaction, which is the commit point. Later features add tables (deletion vectors are
-//! keyed by file and version range like files themselves, source checkpoints by version).
+//! What changes with time carries *generations*: a file or a deletion vector is part of generation `g` when
+//! `added_generation <= g < removed_generation`; a staged file has no `added_generation`. A version is one row
+//! of `versions` and names its newest generation. Publishing inserts a version with a new generation, replacing
+//! files gives the current version a new one; either is one transaction, which is the commit point.
 //!
 //! Every call blocks; callers run it on a blocking thread.
 
 mod change;
+mod format;
 mod read;
+mod table_settings;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,70 +23,60 @@ use arrow::ipc::writer::StreamWriter;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use uuid::Uuid;
 
+use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Place, Result};
+use crate::keys::encoder::KeyEncoding;
+use crate::keys::spec::TableSettings;
+use crate::keys::store::KeyStore;
+use crate::keys::write_keys::KeyRule;
 use crate::layout;
 use crate::options::{PartitionIdentity, WriteMode};
-use crate::stats::DataSummary;
-
-const FORMAT: i64 = 1;
-
-const TABLES: &str = "
-CREATE TABLE settings (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE schemas (schema_id INTEGER PRIMARY KEY, arrow_ipc BLOB NOT NULL);
-CREATE TABLE versions (
-    version INTEGER PRIMARY KEY,
-    write_id TEXT,
-    kind TEXT NOT NULL,
-    schema_id INTEGER NOT NULL REFERENCES schemas,
-    rows INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    published_ms INTEGER NOT NULL,
-    superseded_ms INTEGER
-);
-CREATE TABLE writes (
-    write_id TEXT PRIMARY KEY,
-    mode TEXT NOT NULL,
-    schema_id INTEGER NOT NULL REFERENCES schemas,
-    rows INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    files INTEGER NOT NULL,
-    column_stats BLOB NOT NULL,
-    sealed_ms INTEGER NOT NULL,
-    version INTEGER
-) WITHOUT ROWID;
-CREATE TABLE files (
-    file_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    path TEXT NOT NULL UNIQUE,
-    write_id TEXT NOT NULL,
-    schema_id INTEGER NOT NULL REFERENCES schemas,
-    rows INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    sha256 BLOB NOT NULL,
-    column_stats BLOB NOT NULL,
-    added_version INTEGER,
-    removed_version INTEGER
-);
-CREATE INDEX files_by_write ON files (write_id);
-";
+use crate::stats::{DataSummary, WriteSummary};
+pub(crate) use change::{Expired, NewWrite};
+use format::FORMAT;
 
 /// A data file as the metastore knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct FileRecord {
-    /// 0 until the file is recorded.
-    pub(crate) file_id: i64,
     /// Relative to the partition directory.
     pub(crate) path: String,
     pub(crate) sha256: [u8; 32],
+    /// Of all rows that the file holds.
     pub(crate) summary: DataSummary,
     pub(crate) added: Option<u64>,
     pub(crate) removed: Option<u64>,
+    /// The generation whose deletes the file's rows have seen.
+    pub(crate) sequence: Option<u64>,
+    /// Rows of the file's newest deletion vector.
+    pub(crate) deleted_rows: u64,
     pub(crate) write_id: Uuid,
+}
+
+/// A deletion vector as the metastore knows it.
+#[derive(Debug)]
+pub(crate) struct VectorRecord {
+    pub(crate) file: String,
+    pub(crate) vector: DeletionVector,
+    pub(crate) added: u64,
+    pub(crate) removed: Option<u64>,
+}
+
+/// The rows of one file that a staged write deletes.
+#[derive(Debug)]
+pub(crate) struct StagedDelete {
+    pub(crate) write_id: Uuid,
+    pub(crate) file: String,
+    pub(crate) vector: DeletionVector,
 }
 
 /// A version as the metastore knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct VersionRecord {
     pub(crate) version: u64,
+    pub(crate) generation: u64,
+    /// Rows that it shows.
+    pub(crate) rows: u64,
+    pub(crate) published_ms: u64,
     pub(crate) superseded_ms: Option<u64>,
 }
 
@@ -92,9 +85,14 @@ pub(crate) struct VersionRecord {
 pub(crate) struct WriteRecord {
     pub(crate) write_id: Uuid,
     pub(crate) mode: WriteMode,
-    pub(crate) summary: DataSummary,
+    pub(crate) base_version: u64,
+    pub(crate) summary: WriteSummary,
     pub(crate) sealed_ms: u64,
     pub(crate) version: Option<u64>,
+    /// In tables that keep one row per key.
+    pub(crate) key_rule: Option<KeyRule>,
+    /// Keys that it deletes, encoded.
+    pub(crate) deleted_keys: Option<Vec<u8>>,
 }
 
 /// Everything that is read when a partition is opened.
@@ -102,16 +100,11 @@ pub(crate) struct WriteRecord {
 pub(crate) struct Loaded {
     pub(crate) versions: Vec<VersionRecord>,
     pub(crate) files: Vec<FileRecord>,
+    pub(crate) vectors: Vec<VectorRecord>,
     pub(crate) staged: Vec<WriteRecord>,
-}
-
-/// How a call of [`Metastore::publish`] ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Published {
-    /// This call made the write visible at the given time.
-    Now { mode: WriteMode, now_ms: u64 },
-    /// An earlier call did, as this very version.
-    Before,
+    pub(crate) staged_deletes: Vec<StagedDelete>,
+    /// Keys that staged writes delete.
+    pub(crate) deleted_keys: HashMap<Uuid, KeyStore>,
 }
 
 /// An open metastore.
@@ -124,7 +117,14 @@ pub(crate) struct Metastore {
 
 impl Metastore {
     /// Writes a new metastore under a temporary name and moves it into place when it is complete and durable.
-    pub(crate) fn create(dir: &Path, identity: &PartitionIdentity, schema: &Schema, now_ms: u64) -> Result<()> {
+    pub(crate) fn create(
+        dir: &Path,
+        identity: &PartitionIdentity,
+        schema: &Schema,
+        table: &TableSettings,
+        encoding: Option<KeyEncoding>,
+        now_ms: u64,
+    ) -> Result<()> {
         let temporary = dir.join(layout::NEW_METASTORE);
         layout::remove_file(&temporary)?;
         let failed = |source| Error::Metastore { action: "create tables", path: dir.to_path_buf(), source };
@@ -132,13 +132,20 @@ impl Metastore {
         let mut connection = Connection::open(&temporary).map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         let tx = connection.transaction().map_err(failed)?;
-        tx.execute_batch(TABLES).map_err(failed)?;
+        tx.execute_batch(format::TABLES).map_err(failed)?;
+        tx.execute_batch(format::DELETE_TABLES).map_err(failed)?;
         {
             let mut set = tx.prepare("INSERT INTO settings (key, value) VALUES (?1, ?2)").map_err(failed)?;
             set.execute(params!["format", FORMAT]).map_err(failed)?;
             set.execute(params!["table", identity.table]).map_err(failed)?;
             set.execute(params!["partition", identity.partition]).map_err(failed)?;
             set.execute(params!["partition_id", identity.partition_id.to_string()]).map_err(failed)?;
+            for (key, value) in table_settings::to_rows(table) {
+                set.execute(params![key, value]).map_err(failed)?;
+            }
+            if let Some(encoding) = encoding {
+                set.execute(params![table_settings::KEY_ENCODING, encoding.id()]).map_err(failed)?;
+            }
         }
         tx.execute("INSERT INTO schemas (schema_id, arrow_ipc) VALUES (1, ?1)", params![schema_ipc]).map_err(failed)?;
         tx.execute(
@@ -153,14 +160,18 @@ impl Metastore {
         layout::sync_directory(dir)
     }
 
-    /// Opens an existing metastore and reads whose it is.
-    pub(crate) fn open(dir: &Path, read_only: bool) -> Result<(Self, PartitionIdentity, SchemaRef)> {
+    /// Opens an existing metastore and reads whose it is. One of an older format is converted after `convert` agreed.
+    pub(crate) fn open(
+        dir: &Path,
+        read_only: bool,
+        convert: impl FnOnce() -> Result<()>,
+    ) -> Result<(Self, PartitionIdentity, SchemaRef)> {
         let failed = |action: &'static str| {
             let path = dir.to_path_buf();
             move |source| Error::Metastore { action, path, source }
         };
         let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-        let connection =
+        let mut connection =
             Connection::open_with_flags(dir.join(layout::METASTORE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
                 .map_err(failed("open the database"))?;
         connection.busy_timeout(Duration::from_secs(10)).map_err(failed("set the busy timeout"))?;
@@ -172,7 +183,11 @@ impl Metastore {
                 .map_err(failed("set the journal mode"))?;
         }
         let format: i64 = setting(&connection, "format").map_err(failed("read the format"))?;
-        if format != FORMAT {
+        if format::convertible(format) && !read_only {
+            convert()?;
+            format::convert(&mut connection).map_err(failed("convert an older format"))?;
+            tracing::info!(path = %dir.display(), from = format, to = FORMAT, "converted the metastore");
+        } else if format != FORMAT {
             return Err(Error::Format { path: dir.to_path_buf(), found: format, supported: FORMAT });
         }
         let read_identity = || -> rusqlite::Result<(String, String, String, Vec<u8>)> {

@@ -11,18 +11,24 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::error::Result as DFResult;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
     NotExpr,
 };
+use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{DynamicFilterTracking, PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
-use vortex::expr::{Expression, and_collect, lit};
+use vortex::dtype::Nullability;
+use vortex::expr::{Expression, and_collect, get_item, lit, pack, root};
+use vortex::layout::layouts::row_idx::row_idx;
 use vortex::session::VortexSession;
-use vortex_datafusion::convert::{DefaultExpressionConverter, ExpressionConverter};
+use vortex_datafusion::convert::{DefaultExpressionConverter, ExpressionConverter, ProcessedProjection};
+
+use crate::row_id::ROW_COLUMN;
+use crate::scan::row_ids;
 
 /// A list in a dynamic filter longer than this is left to the join it comes from.
 const MAX_DYNAMIC_LIST: usize = 1024;
@@ -61,6 +67,23 @@ impl ExpressionConverter for ExactConverter {
             return Ok(None);
         }
         self.inner.try_convert(expr, schema)
+    }
+
+    fn no_pushdown_projection(&self, projection: ProjectionExprs, schema: &Schema) -> DFResult<ProcessedProjection> {
+        let columns = projection.column_indices();
+        let Some(with_positions) = row_ids::take_positions(&projection, schema.fields().len())? else {
+            return self.inner.no_pushdown_projection(projection, schema);
+        };
+        let read = schema.project(&columns)?;
+        let raw = read.fields().iter().map(|field| (field.name().clone(), get_item(field.name().as_str(), root())));
+        let raw: Vec<(String, Expression)> = raw.chain([(ROW_COLUMN.to_owned(), row_idx())]).collect();
+        let mut fields: Vec<FieldRef> = read.fields().iter().cloned().collect();
+        fields.push(row_ids::row_field());
+        Ok(ProcessedProjection {
+            scan_projection: pack(raw, Nullability::NonNullable),
+            scan_reference_schema: Schema::new(fields),
+            leftover_projection: with_positions,
+        })
     }
 }
 

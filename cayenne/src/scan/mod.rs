@@ -6,18 +6,21 @@
 //! * [`prune`]: files whose statistics exclude every row are dropped before anything is opened;
 //! * [`split`]: the rest is cut into streams of about equal row counts;
 //! * [`convert`]: decides which predicates run inside the file scan, and keeps the others out;
-//! * [`reader`]: reads bytes from the partition directory, holding the pin;
+//! * [`reader`]: reads bytes from the partition directory, holding the pin, and leaves deleted rows out;
+//! * [`row_ids`]: names the rows, for those who want to delete some;
 //! * [`source`]: the file source that shows all of this in `EXPLAIN`.
 
 pub(crate) mod convert;
 pub(crate) mod prune;
 pub(crate) mod reader;
+pub(crate) mod row_ids;
 pub(crate) mod source;
 pub(crate) mod split;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::ColumnStatistics;
 use datafusion::common::stats::Precision;
 use datafusion::config::ConfigOptions;
@@ -26,16 +29,20 @@ use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{DynamicFilterTracking, PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use uuid::Uuid;
 use vortex_datafusion::VortexSource;
 
 use crate::error::{Error, Result};
+use crate::keyed::lookup;
 use crate::pin::PinnedVersion;
+use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
 use crate::session::read_session;
 use crate::stats::DataSummary;
 use convert::ExactConverter;
@@ -55,11 +62,16 @@ pub struct ScanRequest {
     pub limit: Option<usize>,
     /// Number of output streams, at least 1. A file may be cut over several; surplus streams are empty.
     pub streams: usize,
+    /// Return two more columns after those of the projection, [`FILE_COLUMN`] and [`ROW_COLUMN`]. Together they name
+    /// a row, as [`StagedWriter::delete_rows`](crate::StagedWriter::delete_rows) wants it.
+    pub row_ids: bool,
+    /// Read only these data files of the pinned versions; `None` for all.
+    pub files: Option<Arc<HashSet<Uuid>>>,
 }
 
 impl Default for ScanRequest {
     fn default() -> Self {
-        Self { projection: None, predicates: Vec::new(), limit: None, streams: 1 }
+        Self { projection: None, predicates: Vec::new(), limit: None, streams: 1, row_ids: false, files: None }
     }
 }
 
@@ -71,14 +83,31 @@ impl Default for ScanRequest {
 /// [`Error::NoPartition`], [`Error::MixedSchemas`], and DataFusion's for predicates that do not fit the schema.
 pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = common_schema(pins)?;
-    let predicates = Predicates::split(&request.predicates);
-    let files = all_files(pins);
-    let keep = prune::prune(&files, &predicates.exact, &schema)?;
-    let pruning = Pruning { total: files.len(), pruned: keep.iter().filter(|keep| !**keep).count() };
-    let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
+    let first = pins.first().ok_or(Error::NoPartition)?;
+    let files = wanted_files(pins, request)?;
+    let total = pins.iter().map(|pin| pin.files().len()).sum();
+    scan_files(first, &schema, files, total, request)
+}
 
-    let cache = pins.first().ok_or(Error::NoPartition)?.inner().options.cache.footers();
-    let vortex = VortexSource::new(TableSchema::from(Arc::clone(&schema)), read_session().clone())
+/// As [`scan`], of certain files out of `total`. They need not be visible in a version.
+pub(crate) fn scan_files(
+    pin: &PinnedVersion,
+    schema: &SchemaRef,
+    files: Vec<PinnedFile>,
+    total: usize,
+    request: &ScanRequest,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = Arc::clone(schema);
+    let predicates = Predicates::split(&request.predicates);
+    let keep = prune::prune(&files, &predicates.exact, &schema)?;
+    let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
+    let by_key: Option<u64> = files.iter().map(PinnedFile::selected_rows).sum();
+    let pruning = Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0) };
+    // Rows that are missing here would make a wrong answer about the table.
+    let partial = pruning.pruned > 0 || files.iter().any(|file| file.selected_rows().is_some());
+
+    let cache = pin.inner().options.cache.footers();
+    let vortex = VortexSource::new(table_schema(&schema, request.row_ids), read_session().clone())
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
         .with_vortex_reader_factory(Arc::new(LocalReaderFactory))
         .with_file_metadata_cache(cache);
@@ -89,20 +118,26 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
         Some(projection) => projection.clone(),
         None => (0..schema.fields().len()).collect(),
     };
-    let mut read = wanted.clone();
+    let mut read = ProjectionExprs::from_indices(&wanted, source.table_schema().table_schema()).as_ref().to_vec();
+    if request.row_ids {
+        read.extend(row_id_exprs(schema.fields().len()));
+    }
+    let returned = read.len();
     if let Some(residual) = &residual {
         let mut extra: Vec<usize> = collect_columns(residual).iter().map(|column| column.index()).collect();
         extra.retain(|index| !wanted.contains(index));
         extra.sort_unstable();
-        read.extend(extra);
+        read.extend_from_slice(ProjectionExprs::from_indices(&extra, source.table_schema().table_schema()).as_ref());
     }
 
     let streams = request.streams.max(1);
     let mut summary = DataSummary::empty(schema.fields().len());
-    files.iter().for_each(|file| summary.merge(&file.file.summary));
+    files.iter().for_each(|file| summary.merge_without(&file.entry.file.summary, file.entry.deleted_rows()));
     let mut statistics = summary.statistics();
-    if pruning.pruned > 0 {
-        // The rows of pruned files are missing here; as an answer about the table this would be wrong.
+    if request.row_ids {
+        statistics.column_statistics.push(ColumnStatistics::new_unknown());
+    }
+    if partial {
         statistics = statistics.to_inexact();
     }
     statistics.total_byte_size = Precision::Absent;
@@ -111,21 +146,21 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
         // (`ts >= CAST(ts AS DATE)`).
         statistics.column_statistics.fill(ColumnStatistics::new_unknown());
     }
+    let source = source.try_pushdown_projection(&ProjectionExprs::new(read.clone()))?.unwrap_or(source);
     let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
-        .with_file_groups(file_groups(&files, streams))
+        .with_file_groups(file_groups(&files, streams, request.row_ids)?)
         .with_statistics(statistics)
         .with_limit(if residual.is_none() { request.limit } else { None })
         // Declared, so that DataFusion neither cuts the files again nor lets one stream take files of another:
         // a stream must give the same rows whenever it is executed.
         .with_output_partitioning(Some(Partitioning::UnknownPartitioning(streams)))
-        .with_projection_indices(Some(read.clone()))?
         .build();
     let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
     match residual {
         None => Ok(plan),
         Some(residual) => {
             let residual = reassign_expr_columns(residual, &plan.schema())?;
-            let projection = (read.len() > wanted.len()).then(|| (0..wanted.len()).collect());
+            let projection = (read.len() > returned).then(|| (0..returned).collect());
             let filter = FilterExecBuilder::new(residual, plan)
                 .apply_projection(projection)?
                 .with_fetch(request.limit)
@@ -144,10 +179,37 @@ fn common_schema(pins: &[PinnedVersion]) -> Result<SchemaRef> {
     }
 }
 
-fn all_files(pins: &[PinnedVersion]) -> Vec<PinnedFile> {
-    pins.iter()
-        .flat_map(|pin| pin.files().iter().map(|file| PinnedFile { pin: pin.clone(), file: Arc::clone(file) }))
-        .collect()
+fn wanted_files(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Vec<PinnedFile>> {
+    let only = request.files.as_deref();
+    let mut files = Vec::new();
+    for pin in pins {
+        let by_key = if only.is_none() { lookup::narrow(pin, &request.predicates)? } else { None };
+        match by_key {
+            Some(narrowed) => files.extend(narrowed),
+            None => {
+                let wanted = pin.files().iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.file.id)));
+                files.extend(wanted.map(|entry| PinnedFile::new(pin, entry)));
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn table_schema(schema: &SchemaRef, row_ids: bool) -> TableSchema {
+    let builder = TableSchema::builder(Arc::clone(schema));
+    if !row_ids {
+        return builder.build();
+    }
+    builder.with_table_partition_cols(vec![Arc::new(Field::new(FILE_COLUMN, DataType::Utf8View, false))]).build()
+}
+
+fn row_id_exprs(columns: usize) -> [ProjectionExpr; 2] {
+    let file: Arc<dyn PhysicalExpr> = Arc::new(Column::new(FILE_COLUMN, columns));
+    let row: Arc<dyn PhysicalExpr> = Arc::new(row_ids::RowPosition);
+    [
+        ProjectionExpr { expr: file, alias: FILE_COLUMN.to_owned() },
+        ProjectionExpr { expr: row, alias: ROW_COLUMN.to_owned() },
+    ]
 }
 
 /// The conjuncts of a request, by how binding they are.
@@ -202,25 +264,23 @@ fn push_predicates(
     Ok((source, residual))
 }
 
-fn file_groups(files: &[PinnedFile], streams: usize) -> Vec<FileGroup> {
+fn file_groups(files: &[PinnedFile], streams: usize, row_ids: bool) -> Result<Vec<FileGroup>> {
     let sizes: Vec<split::FileSize> = files
         .iter()
-        .map(|file| split::FileSize { rows: file.file.summary.rows, bytes: file.file.summary.bytes })
-        .collect();
-    split::split(&sizes, streams)
-        .into_iter()
-        .map(|pieces| {
-            let pieces = pieces
-                .into_iter()
-                .map(|piece| {
-                    let file: PartitionedFile = files[piece.file].partitioned_file();
-                    match piece.range {
-                        Some((start, end)) => file.with_range(start, end),
-                        None => file,
-                    }
-                })
-                .collect();
-            FileGroup::new(pieces)
+        .map(|file| {
+            let stored = &file.entry.file.summary;
+            // Rows that are known by their positions are few: not worth cutting a file for.
+            split::FileSize { rows: file.selected_rows().unwrap_or(stored.rows), bytes: stored.bytes }
         })
-        .collect()
+        .collect();
+    let whole = files.iter().map(|file| file.partitioned_file(row_ids)).collect::<Result<Vec<PartitionedFile>>>()?;
+    let cut = |piece: split::Piece| {
+        let file = whole[piece.file].clone();
+        match piece.range {
+            Some((start, end)) => file.with_range(start, end),
+            None => file,
+        }
+    };
+    let groups = split::split(&sizes, streams).into_iter();
+    Ok(groups.map(|pieces| FileGroup::new(pieces.into_iter().map(cut).collect())).collect())
 }

@@ -27,6 +27,8 @@ use crate::verify::verify_file;
 pub(crate) struct Pruning {
     pub(crate) total: usize,
     pub(crate) pruned: usize,
+    /// How many rows are read, if the primary key says which.
+    pub(crate) rows_by_key: Option<u64>,
 }
 
 /// Delegates to Vortex's source. Reports the pruning in `EXPLAIN` and in the metrics `files_total` and `files_pruned`,
@@ -84,7 +86,7 @@ impl FileOpener for DamageFinder {
 
 /// The damage of a file that could not be read, or else what the reader said.
 async fn named(error: DataFusionError, pinned: PinnedFile) -> DataFusionError {
-    let looking = tokio::task::spawn_blocking(move || verify_file(pinned.pin.inner(), &pinned.file));
+    let looking = tokio::task::spawn_blocking(move || verify_file(pinned.pin.inner(), &pinned.entry.file));
     match looking.await {
         Ok(Err(damage)) => damage.into(),
         _ => error,
@@ -164,10 +166,13 @@ impl FileSource for CayenneSource {
     }
 
     fn fmt_extra(&self, format: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
-        let Pruning { total, pruned } = self.pruning;
+        let Pruning { total, pruned, rows_by_key } = self.pruning;
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, ", files_total={total}, files_pruned={pruned}")?;
+                if let Some(rows) = rows_by_key {
+                    write!(f, ", rows_by_key={rows}")?;
+                }
             }
             DisplayFormatType::TreeRender => writeln!(f, "files_pruned={pruned} of {total}")?,
         }

@@ -44,8 +44,6 @@ fn options(failpoints: Option<Arc<dyn Failpoints>>) -> PartitionOptions {
 }
 
 const FIRST: Uuid = Uuid::from_u128(1);
-const SECOND: Uuid = Uuid::from_u128(2);
-const THIRD: Uuid = Uuid::from_u128(3);
 
 async fn write(partition: &Partition, id: Uuid, mode: WriteMode, from: i64, to: i64) -> cayenne::Result<()> {
     let mut writer = partition.begin_write(id, mode).await?;
@@ -55,16 +53,34 @@ async fn write(partition: &Partition, id: Uuid, mode: WriteMode, from: i64, to: 
     writer.finish().await.map(|_| ())
 }
 
-/// Everything that touches the disk: append, overwrite, discard, clean up. Counts what was acknowledged.
+/// The write of each version after the first one.
+async fn write_version(partition: &Partition, version: u64) -> cayenne::Result<()> {
+    let id = Uuid::from_u128(u128::from(version));
+    match version {
+        2 => write(partition, id, WriteMode::Append, 100, 20_000).await?,
+        3 => {
+            stage_update(partition, id, |id| id < 50 || id % 1_000 == 999, Some(numbers(20_000, 20_050))).await?;
+            partition.rebase(id, 2).await?;
+        }
+        4 => write(partition, id, WriteMode::Overwrite, 0, 5_000).await?,
+        other => panic!("version {other}"),
+    }
+    partition.publish(id, version).await
+}
+
+/// Everything that touches the disk: append, update, replace files, overwrite, discard, clean up. Counts what was
+/// acknowledged.
 async fn workload(partition: &Partition, acknowledged: &mut u64) -> cayenne::Result<()> {
-    write(partition, SECOND, WriteMode::Append, 100, 20_000).await?;
-    partition.publish(SECOND, 2).await?;
+    write_version(partition, 2).await?;
     *acknowledged = 2;
-    write(partition, THIRD, WriteMode::Append, 0, 3_000).await?;
-    partition.discard(THIRD).await?;
-    write(partition, THIRD, WriteMode::Overwrite, 0, 5_000).await?;
-    partition.publish(THIRD, 3).await?;
+    let discarded = Uuid::from_u128(4);
+    stage_update(partition, discarded, |id| id > 10_000, Some(numbers(0, 3_000))).await?;
+    partition.discard(discarded).await?;
+    write_version(partition, 3).await?;
     *acknowledged = 3;
+    rewrite_all(partition).await?;
+    write_version(partition, 4).await?;
+    *acknowledged = 4;
     partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await?;
     Ok(())
 }
@@ -73,7 +89,8 @@ fn expected(version: u64) -> Vec<i64> {
     match version {
         1 => (0..100).collect(),
         2 => (0..20_000).collect(),
-        3 => (0..5_000).collect(),
+        3 => (50..20_050).filter(|id| id % 1_000 != 999).collect(),
+        4 => (0..5_000).collect(),
         other => panic!("version {other}"),
     }
 }
@@ -96,7 +113,7 @@ async fn reopen(dir: &Path) -> Partition {
 }
 
 fn named_files(partition: &Partition) -> u64 {
-    let staged: u64 = partition.staged().iter().map(|write| write.summary.files).sum();
+    let staged: u64 = partition.staged().iter().map(|write| write.summary.data.files).sum();
     partition.summary().files + staged
 }
 
@@ -121,20 +138,11 @@ async fn check_recovered(dir: &Path, acknowledged: u64, what: &str) {
     assert_eq!(partition.staged(), staged, "{what}");
     assert_eq!(data_files(dir), files, "{what}: a second start changes nothing");
     // The interrupted work can be done again under the same ids.
-    let mut again = version;
-    for (id, mode, from, to, at) in
-        [(SECOND, WriteMode::Append, 100, 20_000, 2), (THIRD, WriteMode::Overwrite, 0, 5_000, 3)]
-    {
-        if version >= at {
-            continue;
-        }
-        partition.discard(id).await.unwrap();
-        write(&partition, id, mode, from, to).await.unwrap();
-        partition.publish(id, at).await.unwrap();
-        again = at;
+    for next in version + 1..=4 {
+        partition.discard(Uuid::from_u128(u128::from(next))).await.unwrap();
+        write_version(&partition, next).await.unwrap();
+        assert_eq!(ids(&partition, None).await, expected(next), "{what}");
     }
-    assert_eq!(again, 3, "{what}");
-    assert_eq!(ids(&partition, None).await, expected(3), "{what}");
 }
 
 async fn run_with(step: Step, skip: usize, outcome: Outcome) -> bool {
@@ -145,6 +153,9 @@ async fn run_with(step: Step, skip: usize, outcome: Outcome) -> bool {
     if step == Step::RemoveOrphan {
         std::fs::write(dir.join("files/0123.vortex"), b"left behind").unwrap();
         std::fs::write(dir.join("files/4567.vortex"), b"left behind").unwrap();
+    }
+    if step == Step::Convert {
+        crate::format::make_format_1(&dir);
     }
     let hook = Arc::new(At { step, left: AtomicUsize::new(skip), outcome, hit: AtomicUsize::new(0) });
     let mut acknowledged = 1;

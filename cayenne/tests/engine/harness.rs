@@ -3,9 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{BooleanArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use cayenne::{CayenneTable, Partition, PartitionIdentity, PartitionOptions, ScanRequest, WriteMode, scan};
+use cayenne::{
+    CayenneTable, Partition, PartitionIdentity, PartitionOptions, PinnedVersion, Replaced, ScanRequest, WriteMode,
+    WriteOptions, scan,
+};
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -66,16 +70,78 @@ pub async fn read_version(partition: &Partition, version: Option<u64>) -> Vec<Re
 }
 
 pub async fn ids(partition: &Partition, version: Option<u64>) -> Vec<i64> {
-    let mut ids: Vec<i64> = read_version(partition, version)
-        .await
-        .iter()
-        .flat_map(|batch| {
-            let column = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
-            column.values().to_vec()
-        })
-        .collect();
+    let mut ids = first_column(&read_version(partition, version).await);
     ids.sort_unstable();
     ids
+}
+
+/// The first column of batches.
+pub fn first_column(batches: &[RecordBatch]) -> Vec<i64> {
+    batches
+        .iter()
+        .flat_map(|batch| batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap().values().to_vec())
+        .collect()
+}
+
+/// Names of the rows whose first column `wanted` accepts.
+pub async fn row_ids(pin: &PinnedVersion, wanted: impl Fn(i64) -> bool) -> Vec<RecordBatch> {
+    let request = ScanRequest { projection: Some(vec![0]), row_ids: true, streams: 3, ..ScanRequest::default() };
+    let batches = run(scan(std::slice::from_ref(pin), &request).unwrap()).await;
+    let accept = |batch: &RecordBatch| {
+        let mask: BooleanArray =
+            first_column(std::slice::from_ref(batch)).into_iter().map(|id| Some(wanted(id))).collect();
+        filter_record_batch(batch, &mask).unwrap()
+    };
+    batches.iter().map(accept).collect()
+}
+
+/// Stages a write that deletes the rows which `wanted` accepts in the current version and adds others.
+pub async fn stage_update(
+    partition: &Partition,
+    write_id: Uuid,
+    wanted: impl Fn(i64) -> bool,
+    add: Option<RecordBatch>,
+) -> cayenne::Result<u64> {
+    let pin = partition.pin(None)?;
+    let options = WriteOptions { base_version: Some(pin.version()), ..WriteOptions::default() };
+    let mut writer = partition.begin_write_with(write_id, WriteMode::Append, options).await?;
+    let mut deleted = 0;
+    for batch in row_ids(&pin, wanted).await {
+        deleted += writer.delete_batch(&batch)?;
+    }
+    if let Some(add) = add {
+        writer.write(add).await?;
+    }
+    let summary = writer.finish().await?;
+    assert_eq!(summary.deleted_rows, deleted);
+    Ok(deleted)
+}
+
+/// Stages and publishes a delete; gives the number of rows.
+pub async fn delete(partition: &Partition, wanted: impl Fn(i64) -> bool) -> u64 {
+    let write_id = Uuid::new_v4();
+    let deleted = stage_update(partition, write_id, wanted, None).await.unwrap();
+    partition.publish(write_id, partition.version() + 1).await.unwrap();
+    deleted
+}
+
+/// Rewrites data files of a pinned version, in one batch after the other.
+pub async fn rewrite(partition: &Partition, pin: &PinnedVersion, files: &[Uuid]) -> cayenne::Result<Replaced> {
+    let only = Some(Arc::new(files.iter().copied().collect()));
+    let request = ScanRequest { files: only, streams: 2, ..ScanRequest::default() };
+    let batches = run(scan(std::slice::from_ref(pin), &request)?).await;
+    let mut replacement = partition.replace_files(pin, files, WriteOptions::default())?;
+    for batch in batches {
+        replacement.write(batch).await?;
+    }
+    replacement.commit().await
+}
+
+/// Rewrites all data files of the current version.
+pub async fn rewrite_all(partition: &Partition) -> cayenne::Result<Replaced> {
+    let pin = partition.pin(None)?;
+    let files: Vec<Uuid> = pin.data_files().iter().map(|file| file.id).collect();
+    rewrite(partition, &pin, &files).await
 }
 
 pub fn data_files(dir: &Path) -> Vec<String> {

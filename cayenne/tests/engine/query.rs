@@ -309,7 +309,8 @@ async fn scans_over_several_pins_have_the_asked_streams() {
         let schema = DFSchema::try_from(numbers_schema()).unwrap();
         let predicate =
             SessionContext::new().create_physical_expr((col("id") % lit(2i64)).eq(lit(0i64)), &schema).unwrap();
-        let request = ScanRequest { projection: Some(vec![1]), predicates: vec![predicate], limit: None, streams };
+        let request =
+            ScanRequest { projection: Some(vec![1]), predicates: vec![predicate], streams, ..ScanRequest::default() };
         let plan = scan(&pins, &request).unwrap();
         assert_eq!(plan.properties().output_partitioning().partition_count(), streams);
         assert_eq!(plan.schema().fields().len(), 1);

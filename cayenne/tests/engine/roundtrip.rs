@@ -239,7 +239,7 @@ async fn zstd_files_hold_the_same_and_a_write_can_end_its_file_early() {
         writer.end_file().await.unwrap();
         assert!(!writer.has_open_file());
         writer.write(batch.slice(1000, ROWS - 1000)).await.unwrap();
-        assert_eq!(writer.finish().await.unwrap().files, 2);
+        assert_eq!(writer.finish().await.unwrap().data.files, 2);
         partition.publish(id, 1).await.unwrap();
         drop(partition);
         let partition = Partition::open(dir.path(), PartitionOptions::default()).unwrap();
@@ -260,7 +260,7 @@ async fn files_end_at_the_size_that_the_write_asks_for() {
     for from in (0..600_000).step_by(60_000) {
         writer.write(numbers(from, from + 60_000)).await.unwrap();
     }
-    let summary = writer.finish().await.unwrap();
+    let summary = writer.finish().await.unwrap().data;
     assert!(summary.files > 1 && summary.rows == 600_000, "{} files", summary.files);
 }
 
@@ -381,7 +381,7 @@ async fn batches_that_do_not_fit_are_refused_by_column() {
     assert!(writer.write(numbers(0, 3).project(&[0]).unwrap()).await.is_err());
     // The writer is still good for rows that fit.
     writer.write(numbers(0, 3)).await.unwrap();
-    assert_eq!(writer.finish().await.unwrap().rows, 3);
+    assert_eq!(writer.finish().await.unwrap().data.rows, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,7 +22,7 @@ async fn a_write_is_invisible_until_published_and_may_be_repeated() {
     assert!(matches!(partition.begin_write(write_id, WriteMode::Append).await, Err(Error::WriteInProgress { .. })));
     writer.write(numbers(0, 1000)).await.unwrap();
     let summary = writer.finish().await.unwrap();
-    assert_eq!((summary.rows, summary.files), (1000, 1));
+    assert_eq!((summary.data.rows, summary.data.files), (1000, 1));
     assert_eq!(partition.version(), 0);
     assert!(ids(&partition, None).await.is_empty());
     match partition.begin_write(write_id, WriteMode::Append).await {
@@ -45,7 +45,7 @@ async fn a_write_is_invisible_until_published_and_may_be_repeated() {
     assert!(matches!(partition.discard(write_id).await, Err(Error::PublishedElsewhere { .. })));
     assert!(partition.staged().is_empty());
     assert_eq!(ids(&partition, None).await, (0..1000).collect::<Vec<_>>());
-    assert_eq!(partition.summary(), summary);
+    assert_eq!(partition.summary(), summary.data);
     match partition.begin_write(write_id, WriteMode::Append).await {
         Err(Error::WriteSealed { published: Some(1), .. }) => {}
         other => panic!("{:?}", other.err()),
@@ -68,7 +68,7 @@ async fn discarded_and_abandoned_writes_leave_nothing() {
     drop(writer);
     assert!(data_files(dir.path()).is_empty());
     let again = partition.begin_write(write_id, WriteMode::Append).await.unwrap();
-    assert_eq!(again.finish().await.unwrap().rows, 0);
+    assert_eq!(again.finish().await.unwrap().data.rows, 0);
 }
 
 /// A caller that stops waiting for a batch must not be able to finish without it.

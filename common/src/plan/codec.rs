@@ -17,6 +17,7 @@ use datafusion_proto::{
 use prost::Message;
 
 use super::{
+    changes::{KeyRule, WriteForm},
     host::{ScanHost, ScanPartition},
     pace::{Pace, PacedExec},
     router::Route,
@@ -157,6 +158,8 @@ fn encode_write(write: &PartitionWriteExec) -> Vec<u8> {
         hash_version: target.partition_spec.hash_version,
         overwrite: target.overwrite,
         routes: target.routes.iter().map(Route::to_proto).collect(),
+        form: target.form.number(),
+        key_rule: target.key_rule.number(),
     }
     .encode_to_vec()
 }
@@ -173,6 +176,8 @@ fn decode_write(bytes: &[u8], inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<d
         schema: schema::from_ipc(&node.schema)?,
         partition_spec: PartitionSpec { expressions: node.partition_by, hash_version: node.hash_version },
         overwrite: node.overwrite,
+        form: WriteForm::from_number(node.form)?,
+        key_rule: KeyRule::from_number(node.key_rule)?,
         routes: node.routes.iter().map(Route::from_proto).collect::<crate::error::Result<_>>()?,
     };
     Ok(Arc::new(PartitionWriteExec::try_new(Arc::clone(input), Arc::new(target))?))

@@ -28,7 +28,7 @@ pub struct ScanPartition {
 pub struct LocalScan {
     /// Name, for messages.
     pub table: String,
-    /// Schema of the whole table.
+    /// Schema of the whole table, and behind it the [names](super::row_ids) of rows if they may be asked for.
     pub schema: SchemaRef,
     /// What to read.
     pub partitions: Vec<ScanPartition>,

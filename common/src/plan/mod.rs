@@ -2,18 +2,22 @@
 //!
 //! * [`scan`] – the leaf of every query: partitions pinned to their owners
 //! * [`write`] – routes rows to the owners of their partitions
+//! * [`changes`] – what the rows that a write is given stand for
+//! * [`row_ids`] – hidden columns that name stored rows
 //! * [`pace`], [`pacing`] – what keeps operators from holding a thread for long, and where it goes
 //! * [`codec`] – all three, as bytes
 //! * [`host`] – what an executor offers to the leaf
 //! * [`router`] – the sending side of a write
 //! * [`channels`] – connections between processes
 //! * [`session`] – what every session has in common, on schedulers and executors
+pub mod changes;
 pub mod channels;
 pub mod codec;
 pub mod host;
 pub mod pace;
 pub mod pacing;
 pub mod router;
+pub mod row_ids;
 pub mod scan;
 pub mod session;
 pub mod write;

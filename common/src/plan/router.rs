@@ -1,5 +1,6 @@
 //! The sending side of a write: splits rows by partition key, finds or asks for the owner of each key, and streams each
-//! part to its owner. Every row is counted on both sides; a difference fails the write.
+//! part to its owner. Names of rows to delete go to the owner of the partition that the row was read from. Every row
+//! and every name is counted on both sides; a difference fails the write.
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Debug,
@@ -11,15 +12,16 @@ use ancho_proto::v1::{
     stage_request::Body,
 };
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
-    datatypes::DataType,
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
+    compute::take_record_batch,
+    datatypes::{DataType, UInt64Type},
     ipc::writer::StreamWriter,
 };
 use async_trait::async_trait;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{channels::Channels, write::WriteTarget};
+use super::{channels::Channels, row_ids, write::WriteTarget};
 use crate::{
     error::{Error, Result},
     ids::{ExecutorId, PartitionId, TableId},
@@ -96,8 +98,29 @@ const IN_FLIGHT: usize = 4;
 pub struct SentRows {
     /// Where to.
     pub route: Route,
-    /// How many rows.
+    /// Rows to add.
     pub rows: u64,
+    /// Names of rows to delete.
+    pub deletes: u64,
+    /// Those of the deleted rows that no new row takes the place of.
+    pub removed: u64,
+}
+
+impl SentRows {
+    /// Nothing so far.
+    #[must_use]
+    pub fn none(route: Route) -> Self {
+        Self { route, rows: 0, deletes: 0, removed: 0 }
+    }
+}
+
+/// What the rows of a batch are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Content {
+    /// Rows to add.
+    Rows,
+    /// Names of rows to delete.
+    Deletes,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +145,9 @@ pub struct RowRouter {
     channels: Channels,
     sender_id: String,
     routes: HashMap<PartitionKey, Route>,
-    held: HashMap<PartitionId, Held>,
+    /// Routes of the partitions that rows were read from.
+    sources: HashMap<PartitionId, Route>,
+    held: HashMap<(PartitionId, Content), Held>,
     held_bytes: usize,
     sent: BTreeMap<PartitionId, SentRows>,
     connections: HashMap<ExecutorId, Connection>,
@@ -136,12 +161,14 @@ impl RowRouter {
     pub fn try_new(target: Arc<WriteTarget>, assigner: Arc<dyn PartitionAssigner>, channels: Channels) -> Result<Self> {
         let partitioner = Partitioner::try_new(Arc::clone(&target.schema), &target.partition_spec)?;
         let routes = target.routes.iter().map(|r| (r.key.clone(), r.clone())).collect();
+        let sources = target.routes.iter().map(|r| (r.partition, r.clone())).collect();
         Ok(Self {
             partitioner,
             assigner,
             channels,
             sender_id: uuid::Uuid::now_v7().to_string(),
             routes,
+            sources,
             held: HashMap::new(),
             held_bytes: 0,
             sent: BTreeMap::new(),
@@ -161,21 +188,52 @@ impl RowRouter {
             let Some(route) = self.routes.get(&key).cloned() else {
                 return Err(Error::internal(format!("table {}: key {key} has no route", self.target.table)));
             };
-            let held = self.held.entry(route.partition).or_default();
-            let rows = own_texts(rows)?;
-            let bytes = rows.get_array_memory_size();
-            held.rows += rows.num_rows();
-            held.bytes += bytes;
-            held.batches.push(rows);
-            self.held_bytes += bytes;
-            self.sent.entry(route.partition).or_insert_with(|| SentRows { route: route.clone(), rows: 0 });
-            if held.rows >= FLUSH_ROWS || held.bytes >= FLUSH_BYTES {
-                self.flush(route.partition).await?;
-            }
+            self.hold(route, Content::Rows, own_texts(rows)?).await?;
         }
+        self.relieve().await
+    }
+
+    /// Takes names of rows to delete, as [`row_ids`] has them. `replaced`: new rows take their place.
+    ///
+    /// # Errors
+    /// A row is of a partition that the write does not know, or an owner refuses names.
+    pub async fn delete(&mut self, names: &RecordBatch, replaced: bool) -> Result<()> {
+        for (partition, names) in by_partition(names)? {
+            let Some(route) = self.sources.get(&partition).cloned() else {
+                return Err(Error::internal(format!(
+                    "table {}: a row to delete is of partition {partition}, which the write does not know",
+                    self.target.table
+                )));
+            };
+            let sent = self.sent.entry(partition).or_insert_with(|| SentRows::none(route.clone()));
+            if !replaced {
+                sent.removed += names.num_rows() as u64;
+            }
+            self.hold(route, Content::Deletes, own_texts(row_ids::in_partition(&names)?)?).await?;
+        }
+        self.relieve().await
+    }
+
+    async fn hold(&mut self, route: Route, content: Content, rows: RecordBatch) -> Result<()> {
+        let partition = route.partition;
+        let bytes = rows.get_array_memory_size();
+        let held = self.held.entry((partition, content)).or_default();
+        held.rows += rows.num_rows();
+        held.bytes += bytes;
+        held.batches.push(rows);
+        let full = held.rows >= FLUSH_ROWS || held.bytes >= FLUSH_BYTES;
+        self.held_bytes += bytes;
+        self.sent.entry(partition).or_insert_with(|| SentRows::none(route));
+        if full { self.flush(partition, content).await } else { Ok(()) }
+    }
+
+    /// Sends the largest parts until what is held back is small enough.
+    async fn relieve(&mut self) -> Result<()> {
         while self.held_bytes > HELD_BYTES {
-            let Some(largest) = self.held.iter().max_by_key(|(_, h)| h.bytes).map(|(id, _)| *id) else { break };
-            self.flush(largest).await?;
+            let Some((partition, content)) = self.held.iter().max_by_key(|(_, h)| h.bytes).map(|(id, _)| *id) else {
+                break;
+            };
+            self.flush(partition, content).await?;
         }
         Ok(())
     }
@@ -185,9 +243,9 @@ impl RowRouter {
     /// # Errors
     /// An owner failed, or received another number of rows.
     pub async fn finish(mut self) -> Result<Vec<SentRows>> {
-        let waiting: Vec<PartitionId> = self.held.keys().copied().collect();
-        for partition in waiting {
-            self.flush(partition).await?;
+        let waiting: Vec<(PartitionId, Content)> = self.held.keys().copied().collect();
+        for (partition, content) in waiting {
+            self.flush(partition, content).await?;
         }
         let mut calls = Vec::with_capacity(self.connections.len());
         for (executor, connection) in self.connections.drain() {
@@ -198,13 +256,15 @@ impl RowRouter {
         }
         for (executor, call) in calls {
             let reply = ended(call).await?;
-            let received: HashMap<u64, u64> = reply.partitions.iter().map(|p| (p.partition_id, p.rows)).collect();
+            let received: HashMap<u64, (u64, u64)> =
+                reply.partitions.iter().map(|p| (p.partition_id, (p.rows, p.deletes))).collect();
             for sent in self.sent.values().filter(|s| s.route.executor == executor) {
-                let got = received.get(&sent.route.partition.0).copied().unwrap_or(0);
-                if got != sent.rows {
+                let got = received.get(&sent.route.partition.0).copied().unwrap_or_default();
+                if got != (sent.rows, sent.deletes) {
                     return Err(Error::internal(format!(
-                        "table {}: executor {executor} received {got} of the {} rows sent to partition {}",
-                        self.target.table, sent.rows, sent.route.partition
+                        "table {}: executor {executor} received {} rows and {} deletes of the {} and {} sent to \
+                         partition {}",
+                        self.target.table, got.0, got.1, sent.rows, sent.deletes, sent.route.partition
                     )));
                 }
             }
@@ -224,16 +284,24 @@ impl RowRouter {
         Ok(())
     }
 
-    async fn flush(&mut self, partition: PartitionId) -> Result<()> {
-        let Some(held) = self.held.remove(&partition) else { return Ok(()) };
+    async fn flush(&mut self, partition: PartitionId, content: Content) -> Result<()> {
+        let Some(held) = self.held.remove(&(partition, content)) else { return Ok(()) };
         self.held_bytes = self.held_bytes.saturating_sub(held.bytes);
         let Some(sent) = self.sent.get_mut(&partition) else {
             return Err(Error::internal(format!("partition {partition} has rows but no route")));
         };
-        sent.rows += held.rows as u64;
+        match content {
+            Content::Rows => sent.rows += held.rows as u64,
+            Content::Deletes => sent.deletes += held.rows as u64,
+        }
         let route = sent.route.clone();
         for (rows, ipc) in encode(&held.batches)? {
-            let batch = StageBatch { partition_id: partition.0, epoch: route.epoch, ipc: ipc.into() };
+            let batch = StageBatch {
+                partition_id: partition.0,
+                epoch: route.epoch,
+                ipc: ipc.into(),
+                deletes: content == Content::Deletes,
+            };
             self.send(&route, batch, rows as u64).await?;
         }
         Ok(())
@@ -268,6 +336,7 @@ impl RowRouter {
             sender_id: self.sender_id.clone(),
             table_id: self.target.table_id.0,
             overwrite: self.target.overwrite,
+            key_rule: self.target.key_rule.number(),
         };
         let first = StageRequest { body: Some(Body::Header(header)) };
         sender.send(first).await.map_err(|_| Error::internal("a new channel is closed"))?;
@@ -277,6 +346,26 @@ impl RowRouter {
         });
         Ok(Connection { sender, call, rows: 0 })
     }
+}
+
+/// Names of rows by the partition that they are of.
+fn by_partition(names: &RecordBatch) -> Result<Vec<(PartitionId, RecordBatch)>> {
+    let malformed = || Error::internal("rows to delete come without the ids of their partitions");
+    let column = names.column_by_name(row_ids::PARTITION_COLUMN).ok_or_else(malformed)?;
+    let partitions = column.as_primitive_opt::<UInt64Type>().ok_or_else(malformed)?;
+    let mut rows: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for (row, partition) in (0..).zip(partitions.values()) {
+        rows.entry(*partition).or_default().push(row);
+    }
+    let part = |(partition, rows): (u64, Vec<u32>)| {
+        let part = if rows.len() == names.num_rows() {
+            names.clone()
+        } else {
+            take_record_batch(names, &UInt32Array::from(rows)).map_err(|e| Error::internal(e.to_string()))?
+        };
+        Ok((PartitionId(partition), part))
+    };
+    rows.into_iter().map(part).collect()
 }
 
 /// The rows of one partition with texts of their own. Views share the texts of the whole batch, which would otherwise
@@ -331,8 +420,7 @@ fn encode(batches: &[RecordBatch]) -> Result<Vec<(usize, Vec<u8>)>> {
 #[cfg(test)]
 mod tests {
     use arrow::{
-        array::{Int64Array, StringViewArray, UInt32Array},
-        compute::take_record_batch,
+        array::{Int64Array, StringViewArray, UInt64Array},
         datatypes::{Field, Schema},
     };
 
@@ -353,5 +441,23 @@ mod tests {
         let (shared, compact) = (messages(&part), messages(&own));
         assert_eq!((compact[0].0, shared[0].0), (3, 3));
         assert!(compact[0].1.len() * 10 < shared[0].1.len(), "{} of {}", compact[0].1.len(), shared[0].1.len());
+    }
+
+    #[test]
+    fn names_of_rows_go_where_the_rows_were_read() {
+        let schema = Schema::new(row_ids::fields().to_vec());
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from(vec![7, 3, 7, 3, 7])),
+            Arc::new(StringViewArray::from(vec!["a", "b", "a", "c", "a"])),
+            Arc::new(UInt64Array::from(vec![0, 0, 5, 1, 2])),
+        ];
+        let names = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+        let parts = by_partition(&names).unwrap();
+        let rows = |batch: &RecordBatch| batch.column(2).as_primitive::<UInt64Type>().values().to_vec();
+        let found: Vec<_> = parts.iter().map(|(id, batch)| (id.0, rows(batch))).collect();
+        assert_eq!(found, [(3, vec![0, 1]), (7, vec![0, 5, 2])]);
+        let inside = row_ids::in_partition(&parts[0].1).unwrap();
+        assert_eq!(inside.schema().fields().len(), 2);
+        assert!(by_partition(&inside).is_err());
     }
 }

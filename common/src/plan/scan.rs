@@ -23,7 +23,7 @@ use datafusion::{
     },
     error::{DataFusionError, Result},
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, expressions::Column},
+    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, expressions::Column, utils::collect_columns},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},
@@ -40,6 +40,7 @@ use tokio::sync::OnceCell;
 use super::{
     host::{HostExtension, LocalScan, ScanHost, ScanPartition},
     pacing::pace,
+    row_ids,
 };
 use crate::{error::Error, ids::TableId};
 
@@ -357,6 +358,13 @@ impl CayenneScanExec {
         })
     }
 
+    /// Whether a condition is about the names of rows.
+    fn names_rows(&self, predicate: &Arc<dyn PhysicalExpr>) -> bool {
+        let own = row_ids::own_columns(&self.source.schema);
+        let hidden = |c: &Column| self.projection.get(c.index()).is_none_or(|column| *column >= own);
+        own < self.source.schema.fields().len() && collect_columns(predicate).iter().any(hidden)
+    }
+
     fn host(&self, context: &TaskContext) -> Result<Arc<dyn ScanHost>> {
         let extension = context.session_config().get_extension::<HostExtension>();
         self.host.clone().or_else(|| extension.map(|h| Arc::clone(&h.0))).ok_or_else(|| {
@@ -526,8 +534,11 @@ impl ExecutionPlan for CayenneScanExec {
         let mut answers = Vec::with_capacity(pushed.parent_filters.len());
         let mut predicates = self.predicates.clone();
         for filter in &pushed.parent_filters {
-            // A volatile filter must be computed once per row, where the plan put it.
-            if datafusion::physical_expr_common::physical_expr::is_volatile(&filter.filter) {
+            // A volatile filter must be computed once per row, where the plan put it; and the names of rows are known only
+            // when a row has been read.
+            if datafusion::physical_expr_common::physical_expr::is_volatile(&filter.filter)
+                || self.names_rows(&filter.filter)
+            {
                 answers.push(PushedDown::No);
             } else {
                 predicates.push(self.over_table(&filter.filter)?);

@@ -1,5 +1,5 @@
-//! The node that ends a write's plan: it runs where its input runs, in as many tasks, and sends every row to the owner
-//! of its partition. Its output says what was sent where; nothing is visible before the coordinator commits.
+//! The node that ends a write's plan: it runs where its input runs, in as many tasks, and sends every row, and every name
+//! of a row to delete, to the owner of its partition. Its output says what was sent where; nothing is visible before the coordinator commits.
 use std::{
     fmt::{self, Formatter},
     sync::{Arc, LazyLock},
@@ -24,6 +24,7 @@ use datafusion::{
 use futures::TryStreamExt;
 
 use super::{
+    changes::{KeyRule, WriteForm},
     channels::Channels,
     router::{AssignerExtension, Route, RowRouter, SentRows},
 };
@@ -42,8 +43,12 @@ pub struct WriteTarget {
     pub table_id: TableId,
     /// Name, for people.
     pub table: String,
-    /// Schema of the table; rows must have exactly it.
+    /// Schema of the table; rows to add must have exactly it.
     pub schema: SchemaRef,
+    /// Which columns the input has.
+    pub form: WriteForm,
+    /// Which row of a key stays.
+    pub key_rule: KeyRule,
     /// How rows are spread.
     pub partition_spec: PartitionSpec,
     /// The rows replace the table's.
@@ -60,6 +65,8 @@ static OUTPUT: LazyLock<SchemaRef> = LazyLock::new(|| {
         Field::new("executor_id", DataType::Utf8, false),
         Field::new("executor_url", DataType::Utf8, false),
         Field::new("rows", DataType::UInt64, false),
+        Field::new("deletes", DataType::UInt64, false),
+        Field::new("removed", DataType::UInt64, false),
     ]))
 });
 
@@ -79,14 +86,14 @@ pub struct PartitionWriteExec {
 }
 
 impl PartitionWriteExec {
-    /// A write of the rows of `input`, which must have the table's column types in order.
+    /// A write of the rows of `input`, which must have the column types of the write's form in order.
     ///
     /// # Errors
     /// A column's type differs.
     pub fn try_new(input: Arc<dyn ExecutionPlan>, target: Arc<WriteTarget>) -> Result<Self> {
-        let (have, want) = (input.schema(), &target.schema);
-        let same = have.fields().len() == want.fields().len()
-            && have.fields().iter().zip(want.fields()).all(|(h, w)| h.data_type() == w.data_type());
+        let (have, want) = (input.schema(), target.form.input(&target.schema));
+        let same = have.fields().len() == want.len()
+            && have.fields().iter().zip(&want).all(|(h, w)| h.data_type() == w.data_type());
         if !same {
             return Err(Error::internal(format!(
                 "rows for table {} have the columns {have:?}, not {want:?}",
@@ -158,14 +165,24 @@ impl ExecutionPlan for PartitionWriteExec {
         let baseline = BaselineMetrics::new(&self.metrics, stream);
         let target = Arc::clone(&self.target);
         let work = async move {
-            let (schema, table) = (Arc::clone(&target.schema), target.table.clone());
+            let (schema, form, table) = (Arc::clone(&target.schema), target.form, target.table.clone());
             let mut router = RowRouter::try_new(target, Arc::clone(&assigner.0), channels)?;
             while let Some(batch) = rows.try_next().await? {
                 baseline.record_output(batch.num_rows());
-                refuse_nulls(&batch, &schema, &table)?;
-                let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
-                    .map_err(|e| DataFusionError::from(Error::invalid(format!("a row does not fit the table: {e}"))))?;
-                router.push(&batch).await?;
+                let changes = form.split(&batch)?;
+                if let Some(rows) = changes.added {
+                    refuse_nulls(&rows, &schema, &table)?;
+                    let rows = RecordBatch::try_new(Arc::clone(&schema), rows.columns().to_vec()).map_err(|e| {
+                        DataFusionError::from(Error::invalid(format!("a row does not fit the table: {e}")))
+                    })?;
+                    router.push(&rows).await?;
+                }
+                if let Some(names) = changes.replaced {
+                    router.delete(&names, true).await?;
+                }
+                if let Some(names) = changes.removed {
+                    router.delete(&names, false).await?;
+                }
             }
             encode_sent(&router.finish().await?)
         };
@@ -201,6 +218,8 @@ fn encode_sent(sent: &[SentRows]) -> Result<RecordBatch> {
         text(&|s| s.route.executor.0.clone()),
         text(&|s| s.route.url.clone()),
         number(&|s| s.rows),
+        number(&|s| s.deletes),
+        number(&|s| s.removed),
     ];
     Ok(RecordBatch::try_new(Arc::clone(&OUTPUT), columns)?)
 }
@@ -218,7 +237,8 @@ pub fn decode_sent(batch: &RecordBatch) -> crate::error::Result<Vec<SentRows>> {
     let text = |i: usize| batch.column(i).as_string_opt::<i32>().ok_or_else(malformed);
     let number = |i: usize| batch.column(i).as_primitive_opt::<UInt64Type>().ok_or_else(malformed);
     let (keys, executors, urls) = (text(0)?, text(3)?, text(4)?);
-    let (partitions, epochs, rows) = (number(1)?, number(2)?, number(5)?);
+    let (partitions, epochs) = (number(1)?, number(2)?);
+    let (rows, deletes, removed) = (number(5)?, number(6)?, number(7)?);
     (0..batch.num_rows())
         .map(|i| {
             let key = serde_json::from_str(keys.value(i)).map_err(|_| malformed())?;
@@ -229,7 +249,7 @@ pub fn decode_sent(batch: &RecordBatch) -> crate::error::Result<Vec<SentRows>> {
                 executor: ExecutorId(executors.value(i).to_owned()),
                 url: urls.value(i).to_owned(),
             };
-            Ok(SentRows { route, rows: rows.value(i) })
+            Ok(SentRows { route, rows: rows.value(i), deletes: deletes.value(i), removed: removed.value(i) })
         })
         .collect()
 }

@@ -69,15 +69,18 @@ const NOT_YET: [&str; 6] =
     ["cayenne_s3_", "cayenne_datalake_", "cayenne_cluster_by", "cayenne_cdc_", "cayenne_metastore_", "cayenne_sort_"];
 
 /// The parameters that change what the engine does. The others are understood, and refused rather than ignored.
-const IN_EFFECT: [&str; 3] = ["cayenne_compression_strategy", "cayenne_metastore", "cayenne_target_file_size_mb"];
+const IN_EFFECT: [&str; 6] = [
+    "cayenne_compression_strategy",
+    "cayenne_deletion_mode",
+    "cayenne_metastore",
+    "cayenne_pk_conflict_detection",
+    "cayenne_target_file_size_mb",
+    "pk_conflict_detection",
+];
 
 /// Values of other parameters that ask for what the engine does anyway.
-const SAME_AS_BUILT: [(&str, &str); 4] = [
-    ("cayenne_pk_conflict_detection", "none"),
-    ("pk_conflict_detection", "none"),
-    ("cayenne_unsupported_type_action", "error"),
-    ("unsupported_type_action", "error"),
-];
+const SAME_AS_BUILT: [(&str, &str); 2] =
+    [("cayenne_unsupported_type_action", "error"), ("unsupported_type_action", "error")];
 
 /// Largest number that a parameter takes: it fits every integer type that reads it.
 const LARGEST: u64 = i64::MAX as u64;

@@ -154,7 +154,8 @@ fn values_of_engine_parameters_are_checked() {
         ("cayenne_target_file_size_mb", "big", "1"),
         ("cayenne_compression_strategy", "gzip", "zstd"),
         ("cayenne_unsupported_type_action", "drop", "error"),
-        ("pk_conflict_detection", "auto", "none"),
+        ("pk_conflict_detection", "maybe", "none"),
+        ("cayenne_deletion_mode", "row", "key"),
         ("cayenne_metastore", "turso", "sqlite"),
     ] {
         problem(key, wrong);

@@ -8,7 +8,7 @@ use ancho_common::{
 };
 use ancho_proto::v1 as proto;
 use arrow::datatypes::SchemaRef;
-use cayenne::{Compression, WriteOptions};
+use cayenne::{Compression, ConflictDetection, DeletionMode, TableSettings, WriteOptions};
 
 /// One partition to hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,8 @@ pub struct Assignment {
     pub schema: SchemaRef,
     /// The latest commits by version: what became of staged writes.
     pub commits: BTreeMap<u64, WriteId>,
+    /// The primary key, and what the engine parameters of the table say about it.
+    pub settings: TableSettings,
     /// How rows are written, after the engine parameters of the table.
     pub write_options: WriteOptions,
 }
@@ -101,6 +103,8 @@ fn assignment<'a>(
     if message.epoch == 0 {
         return Err(bad("epochs start at 1".into()));
     }
+    let params = params(&message.params).map_err(bad)?;
+    let settings = table_settings(&message.primary_key, &params).map_err(bad)?;
     Ok(Assignment {
         partition: PartitionId(message.partition_id),
         table_id: TableId(message.table_id),
@@ -110,8 +114,28 @@ fn assignment<'a>(
         version: message.version,
         schema,
         commits,
-        write_options: write_options(&params(&message.params).map_err(bad)?).map_err(bad)?,
+        settings,
+        write_options: write_options(&params).map_err(bad)?,
     })
+}
+
+/// The primary key and the parameters about it.
+fn table_settings(primary_key: &[String], params: &BTreeMap<String, String>) -> Result<TableSettings, String> {
+    let mut settings = TableSettings { primary_key: primary_key.to_vec(), ..TableSettings::default() };
+    if settings.primary_key.is_empty() {
+        return Ok(settings);
+    }
+    for (name, value) in params {
+        let wrong = || format!("parameter {name} has the value {value:?}, which means nothing here");
+        match name.as_str() {
+            "cayenne_pk_conflict_detection" | "pk_conflict_detection" => {
+                settings.conflict_detection = ConflictDetection::parse(value).ok_or_else(wrong)?;
+            }
+            "cayenne_deletion_mode" => settings.deletion_mode = DeletionMode::parse(value).ok_or_else(wrong)?,
+            _ => {}
+        }
+    }
+    Ok(settings)
 }
 
 /// The parameters that say how files are made. Others are refused before a table is made, or concern others.
@@ -162,19 +186,34 @@ mod tests {
             schema: schema::to_ipc(&Schema::new(vec![Field::new("k", DataType::Int64, false)])).into(),
             commits: vec![],
             params: r#"{"cayenne_target_file_size_mb":"64","cayenne_compression_strategy":"zstd"}"#.into(),
+            primary_key: vec![],
         };
         let bad_schema = proto::Assignment { partition_id: 2, schema: vec![1, 2].into(), ..good.clone() };
         let bad_params = proto::Assignment { partition_id: 3, params: "[]".into(), ..good.clone() };
         let of = |params: &str| proto::Assignment { partition_id: 4, params: params.into(), ..good.clone() };
         let bad_value = of(r#"{"cayenne_compression_strategy":"gzip"}"#);
         let automatic = proto::Assignment { partition_id: 5, ..of(r#"{"cayenne_target_file_size_mb":"auto"}"#) };
+        let of_keys = good.clone();
         let partitions = vec![good, bad_schema, bad_params, bad_value, automatic];
         let set = Assignments::from_proto(&proto::Assignments { state_index: 9, partitions });
         let outcome = |id| set.partitions[&PartitionId(id)].assignment.clone();
         assert_eq!(
             outcome(1).unwrap().write_options,
-            WriteOptions { target_file_bytes: Some(64 << 20), compression: Compression::Zstd }
+            WriteOptions {
+                target_file_bytes: Some(64 << 20),
+                compression: Compression::Zstd,
+                ..WriteOptions::default()
+            }
         );
+        let keyed = proto::Assignment {
+            primary_key: vec!["k".into()],
+            params: r#"{"pk_conflict_detection":"none","cayenne_deletion_mode":"key"}"#.into(),
+            ..of_keys
+        };
+        let set_of_keyed = Assignments::from_proto(&proto::Assignments { state_index: 1, partitions: vec![keyed] });
+        let keyed = set_of_keyed.partitions[&PartitionId(1)].assignment.clone().unwrap().settings;
+        assert_eq!(keyed.primary_key, ["k"]);
+        assert_eq!((keyed.conflict_detection, keyed.deletion_mode), (ConflictDetection::None, DeletionMode::Key));
         let error = outcome(2).unwrap_err().message;
         assert!(error.contains("table orders, partition 3 (id 2)"), "{error}");
         assert!(outcome(3).is_err());

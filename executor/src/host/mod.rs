@@ -7,6 +7,7 @@
 //! * `reconcile` – disk brought in line with a set of assignments
 //! * `publish` – staged writes become versions, strictly one after the other
 //! * `scan` – plans over pinned versions
+//! * `row_names` – names of rows in a scan
 //! * `serve` – the checks before anything is read or written
 //! * `usage` – bytes on disk by kind
 //! * `sweep` – what is left behind goes: unassigned partitions, superseded versions
@@ -14,6 +15,7 @@ pub mod assignment;
 mod open;
 mod publish;
 mod reconcile;
+mod row_names;
 mod scan;
 mod serve;
 mod slot;

@@ -9,6 +9,8 @@ use ancho_common::{
 use cayenne::Partition;
 use tracing::{info, warn};
 
+use crate::ingest::effect::Effect;
+
 use super::{PartitionHost, from_storage, slot::Slot};
 
 impl PartitionHost {
@@ -19,6 +21,31 @@ impl PartitionHost {
     pub async fn publish(&self, partition: PartitionId, version: u64, write: WriteId) -> Result<()> {
         let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
         self.reach(&slot, version, Some(write)).await.map(|_| ())
+    }
+
+    /// Checks a staged write against everything published up to a committed version, which `made_by` made. Answers the
+    /// version that it may be committed on, and what it does there.
+    ///
+    /// # Errors
+    /// `Conflict` when another write changed a row that this one deletes; `StaleRoute` when the partition, the write or the
+    /// version is not here.
+    pub(crate) async fn rebase(
+        &self,
+        partition: PartitionId,
+        epoch: u64,
+        version: u64,
+        made_by: Option<WriteId>,
+        write: WriteId,
+    ) -> Result<(u64, Effect)> {
+        let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
+        self.check_held(partition, epoch)?;
+        let stored = self.reach(&slot, version, made_by).await?;
+        // Nothing is published meanwhile.
+        let _work = slot.work.lock().await;
+        let current = stored.version();
+        let checked = stored.rebase(write.0, current).await;
+        let written = checked.map_err(|e| from_storage(&format!("checking write {write}"), e))?;
+        Ok((current, Effect::of(&written)))
     }
 
     /// Brings a partition to at least a version, whose write may be named.

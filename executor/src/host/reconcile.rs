@@ -114,7 +114,7 @@ impl PartitionHost {
             partition_id: assignment.partition.0,
         };
         let options = self.options.partitions.clone();
-        let (dir, schema) = (slot.dir.clone(), Arc::clone(&assignment.schema));
+        let (dir, schema, settings) = (slot.dir.clone(), Arc::clone(&assignment.schema), assignment.settings.clone());
         let aside = self.aside.join(format!("{}-{}", slot.id, Uuid::new_v4()));
         let created = tokio::task::spawn_blocking(move || {
             // What a crash left of a creation, or an empty partition that is damaged: kept for a look, not reused.
@@ -122,7 +122,8 @@ impl PartitionHost {
                 fs::rename(&dir, &aside)
                     .map_err(|e| Error::internal(format!("moving {} to {}: {e}", dir.display(), aside.display())))?;
             }
-            Partition::create(&dir, identity, schema, options).map_err(|e| from_storage("creating a partition", e))
+            Partition::create_table(&dir, identity, schema, settings, options)
+                .map_err(|e| from_storage("creating a partition", e))
         })
         .await
         .map_err(|e| Error::internal(format!("creating a partition: {e}")))?;

@@ -13,7 +13,10 @@ use datafusion::{
     physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec},
 };
 
-use super::{PartitionHost, from_storage};
+use super::{
+    PartitionHost, from_storage,
+    row_names::{WantedColumns, own_schema},
+};
 use crate::metric;
 
 #[async_trait]
@@ -32,18 +35,25 @@ impl ScanHost for PartitionHost {
         for ScanPartition { partition, epoch, version, write_id } in &request.partitions {
             let pin = self.pin(*partition, *epoch, *version, *write_id).await?;
             check_columns(&request, &pin)?;
-            pins.push(pin);
+            pins.push((*partition, pin));
         }
+        let wanted = WantedColumns::of(&request);
         let scan = ScanRequest {
-            projection: request.projection.clone(),
+            projection: Some(wanted.own.clone()),
             predicates: request.predicates.clone(),
             limit: request.limit,
             streams: request.streams,
+            row_ids: wanted.names_rows(),
+            ..ScanRequest::default()
         };
-        match &request.stream_of {
-            None => one_plan(&request, &pins, &scan),
-            Some(stream_of) => fixed_streams(&request, &pins, &scan, stream_of),
-        }
+        let versions: Vec<PinnedVersion> = pins.iter().map(|(_, pin)| pin.clone()).collect();
+        let scanned = wanted.scanned(&request.schema)?;
+        let rows = match &request.stream_of {
+            None => one_plan(&request, &versions, &scan, &scanned),
+            Some(stream_of) => fixed_streams(&request, &versions, &scan, stream_of, &scanned),
+        }?;
+        let schema = projected(&request.schema, request.projection.as_deref())?;
+        Ok(wanted.complete(rows, schema, &pins))
     }
 
     fn failure(&self, table: &str, error: DataFusionError) -> DataFusionError {
@@ -58,10 +68,14 @@ impl ScanHost for PartitionHost {
 }
 
 /// Files spread freely over all streams.
-fn one_plan(request: &LocalScan, pins: &[PinnedVersion], scan: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
+fn one_plan(
+    request: &LocalScan,
+    pins: &[PinnedVersion],
+    scan: &ScanRequest,
+    schema: &SchemaRef,
+) -> Result<Arc<dyn ExecutionPlan>> {
     if pins.is_empty() {
-        let schema = projected(&request.schema, request.projection.as_deref())?;
-        return Ok(Arc::new(EmptyExec::new(schema).with_partitions(scan.streams)));
+        return Ok(Arc::new(EmptyExec::new(Arc::clone(schema)).with_partitions(scan.streams)));
     }
     cayenne::scan(pins, scan).map_err(|e| from_storage(&format!("reading table {}", request.table), e))
 }
@@ -72,6 +86,7 @@ fn fixed_streams(
     pins: &[PinnedVersion],
     scan: &ScanRequest,
     stream_of: &[usize],
+    schema: &SchemaRef,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if stream_of.len() != pins.len() || stream_of.iter().any(|stream| *stream >= scan.streams) {
         return Err(Error::internal(format!(
@@ -86,7 +101,7 @@ fn fixed_streams(
         .map(|stream| {
             let mine: Vec<PinnedVersion> =
                 pins.iter().zip(stream_of).filter(|(_, of)| **of == stream).map(|(pin, _)| pin.clone()).collect();
-            one_plan(request, &mine, &single)
+            one_plan(request, &mine, &single, schema)
         })
         .collect::<Result<_>>()?;
     Ok(UnionExec::try_new(streams)?)
@@ -104,12 +119,12 @@ fn projected(schema: &SchemaRef, projection: Option<&[usize]>) -> Result<SchemaR
 
 /// A plan made for other columns than the stored ones would read the wrong ones by index.
 fn check_columns(request: &LocalScan, pin: &PinnedVersion) -> Result<()> {
-    let stored = pin.partition().schema();
-    let same = stored.fields().len() == request.schema.fields().len()
+    let (stored, wanted) = (pin.partition().schema(), own_schema(&request.schema));
+    let same = stored.fields().len() == wanted.fields().len()
         && stored
             .fields()
             .iter()
-            .zip(request.schema.fields())
+            .zip(wanted.fields())
             .all(|(a, b)| a.name() == b.name() && a.data_type().equals_datatype(b.data_type()));
     if same {
         return Ok(());

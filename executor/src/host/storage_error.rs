@@ -10,10 +10,19 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
         E::UnsupportedType { .. }
         | E::BadSchema { .. }
         | E::SchemaMismatch { .. }
+        | E::BadKey { .. }
+        | E::NullInKey { .. }
+        | E::NoKey { .. }
+        | E::DuplicateKey { .. }
         | E::NullInColumn { .. }
         | E::ValueOutOfRange { .. } => ErrorKind::Invalid,
-        E::Format { .. } => ErrorKind::Unsupported,
-        E::WriteInProgress { .. } | E::WriteSealed { .. } | E::VersionConflict { .. } => ErrorKind::Conflict,
+        E::Format { .. } | E::KeyEncoding { .. } => ErrorKind::Unsupported,
+        E::WriteInProgress { .. }
+        | E::WriteSealed { .. }
+        | E::VersionConflict { .. }
+        | E::WriteConflict { .. }
+        | E::FilesChanged { .. } => ErrorKind::Conflict,
+        E::NoVersionAt { .. } => ErrorKind::NotFound,
         // Nothing of a broken write becomes visible: it can be started again.
         E::InUse { .. } | E::WriterBroken { .. } => ErrorKind::Unavailable,
         E::DataFusion(_) => {

@@ -17,10 +17,12 @@ struct Column {
 
 /// JSON list with one entry per column of the table. Bounds are exact, or absent where the type has no canonical text.
 pub(super) fn to_json(summary: &DataSummary) -> Result<String> {
+    // What is known of rows that repeat a key and will not be seen is known of too many rows.
+    let nulls = |count: u64| (count == 0 || summary.deleted_rows == 0).then_some(count);
     let columns: Vec<Column> = summary
         .columns
         .iter()
-        .map(|column| Column { nulls: Some(column.null_count), min: text(&column.min), max: text(&column.max) })
+        .map(|column| Column { nulls: nulls(column.null_count), min: text(&column.min), max: text(&column.max) })
         .collect();
     serde_json::to_string(&columns).map_err(|e| Error::internal(format!("column statistics: {e}")))
 }
@@ -41,6 +43,7 @@ mod tests {
         let column = |min, max| ColumnSummary { null_count: 2, min, max };
         let summary = DataSummary {
             rows: 5,
+            deleted_rows: 0,
             bytes: 10,
             files: 1,
             columns: vec![

@@ -3,14 +3,14 @@ use std::sync::Arc;
 
 use ancho_common::error::{Error, Result};
 use arrow::array::RecordBatch;
-use cayenne::{DataSummary, Partition};
+use cayenne::Partition;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     encoders::Encoders,
     open_write::{OpenWrite, WriteForm},
-    part_writer::PartWriter,
+    part_writer::{PartWriter, Staged},
 };
 
 /// Batches that may wait for a writer. Senders wait when it is full. There is a channel per partition, so it is short.
@@ -18,6 +18,7 @@ const WAITING_BATCHES: usize = 1;
 
 enum Message {
     Rows { batch: RecordBatch, bytes: usize },
+    Deletes(RecordBatch),
     Finish,
 }
 
@@ -26,7 +27,7 @@ enum Message {
 pub(super) struct Feed {
     sender: mpsc::Sender<Message>,
     cancel: CancellationToken,
-    task: JoinHandle<Result<DataSummary>>,
+    task: JoinHandle<Result<Staged>>,
 }
 
 /// Where rows go.
@@ -63,7 +64,7 @@ impl Feed {
     }
 
     /// Makes the rows durable.
-    pub(super) async fn finish(self) -> Result<DataSummary> {
+    pub(super) async fn finish(self) -> Result<Staged> {
         // A closed channel means that the task has ended; its result says why.
         let _ = self.sender.send(Message::Finish).await;
         self.task.await.map_err(|e| Error::internal(format!("writing a partition stopped: {e}")))?
@@ -78,12 +79,21 @@ impl Feed {
 }
 
 impl FeedSender {
+    /// Hands names of rows to delete on; waits while the writer is behind. `false` when the writer has ended.
+    pub(super) async fn delete(&self, names: RecordBatch) -> bool {
+        self.hand_on(Message::Deletes(names)).await
+    }
+
     /// Hands rows of about `bytes` on; waits while the writer is behind. `false` when the writer has ended.
     pub(super) async fn send(&self, batch: RecordBatch, bytes: usize) -> bool {
+        self.hand_on(Message::Rows { batch, bytes }).await
+    }
+
+    async fn hand_on(&self, message: Message) -> bool {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => false,
-            sent = self.sender.send(Message::Rows { batch, bytes }) => sent.is_ok(),
+            sent = self.sender.send(message) => sent.is_ok(),
         }
     }
 }
@@ -94,7 +104,7 @@ async fn run(
     form: &WriteForm,
     encoders: &Arc<Encoders>,
     receiver: &mut mpsc::Receiver<Message>,
-) -> Result<DataSummary> {
+) -> Result<Staged> {
     let given_up = || Err(Error::conflict(format!("write {} was given up", write.id)));
     let mut part = PartWriter::begin(partition, form, encoders).await?;
     loop {
@@ -114,6 +124,7 @@ async fn run(
                 () = write.cancel.cancelled() => return given_up(),
                 taken = part.take_in(batch, bytes) => taken?,
             },
+            Some(Message::Deletes(names)) => part.delete(&names)?,
             Some(Message::Finish) => return part.finish().await,
             None => return given_up(),
         }

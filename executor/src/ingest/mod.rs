@@ -8,10 +8,14 @@
 //!   scheduler ──────┴── Seal … commit … Publish | Discard ◄──────────────┘
 //! ```
 //!
+//! Rows to delete come as batches of their names, on the same way. If another write is committed between a seal and its
+//! commit, `Rebase` says whether it changed one of these rows.
+//!
 //! A write that goes wrong anywhere goes wrong as a whole: the first fault poisons it, and sealing it then fails with
 //! that fault.
 mod columns;
 mod decode;
+pub(crate) mod effect;
 mod encoders;
 mod feed;
 mod open_write;
@@ -34,7 +38,7 @@ use futures::future::try_join_all;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
-use self::{encoders::Encoders, registry::Registry};
+use self::{effect::Effect, encoders::Encoders, registry::Registry};
 use crate::host::PartitionHost;
 
 /// Largest message taken in: one batch, or several small ones.
@@ -106,6 +110,20 @@ impl Ingest {
         self.host.discard(id).await
     }
 
+    /// Checks sealed parts of a write against what was committed meanwhile.
+    async fn rebase_all(&self, request: &proto::RebaseRequest) -> Result<Vec<proto::RebasedPartition>> {
+        let write = write_id(&request.write_id)?;
+        self.host.check_lease()?;
+        let rebasing = request.partitions.iter().map(|p| async move {
+            let made_by = if p.version_write_id.is_empty() { None } else { Some(write_id(&p.version_write_id)?) };
+            let partition = PartitionId(p.partition_id);
+            let (base_version, Effect { added, removed }) =
+                self.host.rebase(partition, p.epoch, p.version, made_by, write).await?;
+            Ok(proto::RebasedPartition { partition_id: p.partition_id, base_version, added, removed })
+        });
+        try_join_all(rebasing).await
+    }
+
     async fn publish_all(&self, request: &proto::PublishRequest) -> Result<()> {
         let id = write_id(&request.write_id)?;
         let publishing =
@@ -131,6 +149,11 @@ impl ExecutorService for Ingest {
         let sealing = tokio::spawn(async move { this.seal_write(request.into_inner()).await });
         let sealed = sealing.await.map_err(|e| Error::internal(format!("sealing stopped: {e}")))?;
         Ok(Response::new(sealed?))
+    }
+
+    async fn rebase(&self, request: Request<proto::RebaseRequest>) -> Result<Response<proto::RebaseReply>, Status> {
+        let partitions = self.rebase_all(&request.into_inner()).await?;
+        Ok(Response::new(proto::RebaseReply { partitions }))
     }
 
     async fn publish(&self, request: Request<proto::PublishRequest>) -> Result<Response<proto::PublishReply>, Status> {

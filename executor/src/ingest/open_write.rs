@@ -8,6 +8,7 @@ use std::{
 use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, TableId, WriteId},
+    plan::changes::KeyRule,
 };
 use ancho_proto::v1 as proto;
 use cayenne::{WriteMode, WriteOptions};
@@ -22,6 +23,8 @@ pub(super) struct OpenWrite {
     pub(super) id: WriteId,
     pub(super) table: TableId,
     pub(super) overwrite: bool,
+    /// Which row of a key stays.
+    pub(super) key_rule: KeyRule,
     /// Tells writers and receivers that the write is over.
     pub(super) cancel: CancellationToken,
     /// Held while parts are being sealed or taken apart.
@@ -42,9 +45,23 @@ struct State {
 struct Part {
     epoch: u64,
     place: String,
-    rows: BTreeMap<String, u64>,
+    received: BTreeMap<String, Received>,
     feed: Option<Feed>,
     sealed: Option<proto::SealedPartition>,
+}
+
+/// What came of a sender, or is held of a part: rows to add, and names of rows to delete.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Received {
+    pub(super) rows: u64,
+    pub(super) deletes: u64,
+}
+
+impl Received {
+    pub(super) fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.deletes += other.deletes;
+    }
 }
 
 /// How a part of a write is written.
@@ -63,17 +80,27 @@ pub(super) enum SealStep {
     Finish {
         /// The writer.
         feed: Feed,
-        /// Rows received from all senders.
-        rows: u64,
+        /// What all senders sent.
+        received: Received,
     },
 }
 
+impl Part {
+    fn received(&self) -> Received {
+        self.received.values().fold(Received::default(), |mut all, one| {
+            all.add(*one);
+            all
+        })
+    }
+}
+
 impl OpenWrite {
-    pub(super) fn new(id: WriteId, table: TableId, overwrite: bool) -> Self {
+    pub(super) fn new(id: WriteId, table: TableId, overwrite: bool, key_rule: KeyRule) -> Self {
         Self {
             id,
             table,
             overwrite,
+            key_rule,
             cancel: CancellationToken::new(),
             sealing: tokio::sync::Mutex::new(()),
             state: Mutex::new(State {
@@ -142,11 +169,16 @@ impl OpenWrite {
         }
         state.touched = Instant::now();
         let mode = if self.overwrite { WriteMode::Overwrite } else { WriteMode::Append };
-        let form = WriteForm { id: self.id, mode, options };
+        let key_rule = match self.key_rule {
+            KeyRule::LastArrival => Some(cayenne::KeyRule::LastArrival),
+            KeyRule::Newest => None,
+            KeyRule::Unique => Some(cayenne::KeyRule::Unique),
+        };
+        let form = WriteForm { id: self.id, mode, options: WriteOptions { key_rule, ..options } };
         let part = state.parts.entry(partition).or_insert_with(|| Part {
             epoch,
             place: place.to_owned(),
-            rows: BTreeMap::new(),
+            received: BTreeMap::new(),
             feed: Some(start(self, form)),
             sealed: None,
         });
@@ -163,12 +195,12 @@ impl OpenWrite {
         Ok(feed.sender())
     }
 
-    /// Rows of a sender went into a partition's writer.
-    pub(super) fn count(&self, partition: PartitionId, sender: &str, rows: u64) {
+    /// Rows of a sender, or names of rows, went into a partition's writer.
+    pub(super) fn count(&self, partition: PartitionId, sender: &str, more: Received) {
         let mut state = self.state.lock();
         state.touched = Instant::now();
         if let Some(part) = state.parts.get_mut(&partition) {
-            *part.rows.entry(sender.to_owned()).or_default() += rows;
+            part.received.entry(sender.to_owned()).or_default().add(more);
         }
     }
 
@@ -182,11 +214,10 @@ impl OpenWrite {
         }
         for (id, part) in &state.parts {
             if part.sealed.is_none() && !named.contains(id) {
+                let Received { rows, deletes } = part.received();
                 return Err(Error::internal(format!(
-                    "{}: write {} has {} rows here and the seal leaves the partition out",
-                    part.place,
-                    self.id,
-                    part.rows.values().sum::<u64>()
+                    "{}: write {} has {rows} rows and {deletes} deletes here and the seal leaves the partition out",
+                    part.place, self.id
                 )));
             }
         }
@@ -210,9 +241,9 @@ impl OpenWrite {
         if let Some(sealed) = &part.sealed {
             return Ok(Some(SealStep::Already(sealed.clone())));
         }
-        let rows = part.rows.values().sum();
+        let received = part.received();
         match part.feed.take() {
-            Some(feed) => Ok(Some(SealStep::Finish { feed, rows })),
+            Some(feed) => Ok(Some(SealStep::Finish { feed, received })),
             None => Err(Error::internal(format!("{}: write {} lost its writer", part.place, self.id))),
         }
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::error::{Error, Result};
 use arrow::{array::RecordBatch, compute::concat_batches};
-use cayenne::{DataSummary, Partition, StagedWriter};
+use cayenne::{Partition, StagedWriter, WriteSummary};
 
 use super::{
     encoders::{Buffered, EncoderPermit, Encoders, OpenPart, leaf_columns},
@@ -18,6 +18,7 @@ const JOINED_ROWS: usize = 65_536;
 
 /// The writer of one part.
 pub(super) struct PartWriter {
+    table: String,
     doing: String,
     writer: StagedWriter,
     encoders: Arc<Encoders>,
@@ -27,17 +28,33 @@ pub(super) struct PartWriter {
     /// There exactly while a file is open.
     permit: Option<EncoderPermit>,
     file_bytes: usize,
+    /// Names of rows taken in, and the rows that they name.
+    named: u64,
+    deleted: u64,
+    /// A version that deletes are checked against when the part is sealed, or a later one.
+    base_version: u64,
     _part: OpenPart,
+}
+
+/// A part that is durable.
+#[derive(Debug)]
+pub(super) struct Staged {
+    /// What it does.
+    pub(super) summary: WriteSummary,
+    /// Deletes were checked against this version.
+    pub(super) base_version: u64,
 }
 
 impl PartWriter {
     pub(super) async fn begin(partition: &Partition, form: &WriteForm, encoders: &Arc<Encoders>) -> Result<Self> {
         let doing = format!("staging write {}", form.id);
+        let base_version = partition.version();
         let writer = partition
             .begin_write_with(form.id.0, form.mode, form.options)
             .await
             .map_err(|e| from_storage(&doing, e))?;
         Ok(Self {
+            table: partition.identity().table.clone(),
             doing,
             writer,
             encoders: Arc::clone(encoders),
@@ -46,6 +63,9 @@ impl PartWriter {
             held_bytes: Buffered::none(encoders),
             permit: None,
             file_bytes: 0,
+            named: 0,
+            deleted: 0,
+            base_version,
             _part: encoders.open_part(),
         })
     }
@@ -72,16 +92,30 @@ impl PartWriter {
         if self.held_bytes.bytes() >= self.encoders.buffer_limit() { self.open_file().await } else { Ok(()) }
     }
 
+    /// Deletes the rows of these names.
+    pub(super) fn delete(&mut self, names: &RecordBatch) -> Result<()> {
+        self.named += names.num_rows() as u64;
+        self.deleted += self.writer.delete_batch(names).map_err(|e| from_storage(&self.doing, e))?;
+        Ok(())
+    }
+
     /// Makes everything durable.
-    pub(super) async fn finish(mut self) -> Result<DataSummary> {
+    pub(super) async fn finish(mut self) -> Result<Staged> {
+        if self.deleted != self.named {
+            return Err(Error::invalid(format!(
+                "table {}: a stored row is matched by more than one row of the source; make the condition unique for it",
+                self.table
+            )));
+        }
         if !self.held.is_empty() {
             self.open_file().await?;
         }
-        let Self { doing, writer, permit, .. } = self;
+        let Self { doing, writer, permit, base_version, .. } = self;
         let finished = writer.finish().await;
         // Only now are the encoder's buffers gone.
         drop(permit);
-        finished.map_err(|e| from_storage(&doing, e))
+        let summary = finished.map_err(|e| from_storage(&doing, e))?;
+        Ok(Staged { summary, base_version })
     }
 
     /// Gives the open file back.

@@ -7,6 +7,7 @@ use std::{
 use ancho_common::{
     error::{Error, Result},
     ids::{TableId, WriteId},
+    plan::changes::KeyRule,
 };
 use parking_lot::Mutex;
 
@@ -31,7 +32,13 @@ struct Inner {
 
 impl Registry {
     /// The write of that id, new if it is not known.
-    pub(super) fn open(&self, id: WriteId, table: TableId, overwrite: bool) -> Result<Arc<OpenWrite>> {
+    pub(super) fn open(
+        &self,
+        id: WriteId,
+        table: TableId,
+        overwrite: bool,
+        key_rule: KeyRule,
+    ) -> Result<Arc<OpenWrite>> {
         let mut inner = self.inner.lock();
         if let Some(reason) = inner.dropped.get(&id) {
             return Err(Error::conflict(format!("write {id} was dropped: {reason}; start the statement again")));
@@ -39,7 +46,7 @@ impl Registry {
         if inner.closed {
             return Err(Error::unavailable("the executor is stopping and takes no rows; try again"));
         }
-        let write = inner.writes.entry(id).or_insert_with(|| Arc::new(OpenWrite::new(id, table, overwrite)));
+        let write = inner.writes.entry(id).or_insert_with(|| Arc::new(OpenWrite::new(id, table, overwrite, key_rule)));
         if write.table != table || write.overwrite != overwrite {
             return Err(Error::invalid(format!(
                 "write {id} is for table id {} with overwrite = {}, a request names table id {table} with overwrite = \
@@ -92,10 +99,19 @@ mod tests {
     fn a_dropped_write_does_not_come_back() {
         let registry = Registry::default();
         let id = WriteId::new();
-        registry.open(id, TableId(1), false).unwrap();
-        assert!(registry.open(id, TableId(2), false).is_err() && registry.open(id, TableId(1), true).is_err());
+        registry.open(id, TableId(1), false, KeyRule::LastArrival).unwrap();
+        assert!(
+            registry.open(id, TableId(2), false, KeyRule::LastArrival).is_err()
+                && registry.open(id, TableId(1), true, KeyRule::LastArrival).is_err()
+        );
         assert!(registry.drop_write(id, "test").is_some());
-        assert!(registry.open(id, TableId(1), false).unwrap_err().message.contains("was dropped: test"));
+        assert!(
+            registry
+                .open(id, TableId(1), false, KeyRule::LastArrival)
+                .unwrap_err()
+                .message
+                .contains("was dropped: test")
+        );
         for _ in 0..REMEMBERED {
             registry.drop_write(WriteId::new(), "other");
         }

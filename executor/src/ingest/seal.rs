@@ -4,14 +4,17 @@ use std::sync::Arc;
 use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, TableId},
+    plan::changes::KeyRule,
 };
 use ancho_proto::v1 as proto;
-use cayenne::DataSummary;
+use cayenne::WriteSummary;
 use futures::future::join_all;
 
 use super::{
     Ingest, columns,
-    open_write::{OpenWrite, SealStep},
+    effect::Effect,
+    open_write::{OpenWrite, Received, SealStep},
+    part_writer::Staged,
     write_id,
 };
 use crate::metric;
@@ -29,7 +32,8 @@ impl Ingest {
             // Not ours to drop: its commit may be under way.
             return Err(Error::conflict(format!("write {id} was sealed before and its answer is not known any more")));
         }
-        let write = self.registry.open(id, TableId(request.table_id), overwrite)?;
+        // A write that no sender came for has no rows, so no rule matters.
+        let write = self.registry.open(id, TableId(request.table_id), overwrite, KeyRule::LastArrival)?;
         match self.seal_parts(&write, &request.partitions).await {
             Ok(partitions) => Ok(proto::SealReply { incarnation: self.incarnation.to_string(), partitions }),
             Err(error) => {
@@ -73,10 +77,10 @@ impl Ingest {
         };
         let (place, _) = self.host.writable(partition, part.epoch).await?;
         let held = match &step {
-            SealStep::Already(sealed) => sealed.rows,
-            SealStep::Finish { rows, .. } => *rows,
+            SealStep::Already(sealed) => Received { rows: sealed.rows, deletes: sealed.deletes },
+            SealStep::Finish { received, .. } => *received,
         };
-        check_rows(&place.place(), write, held, part.expected_rows)?;
+        check_rows(&place.place(), write, held, expected(part))?;
         Ok(step)
     }
 
@@ -91,30 +95,43 @@ impl Ingest {
             SealStep::Already(sealed) => return Ok(sealed),
             SealStep::Finish { feed, .. } => feed,
         };
-        let summary: DataSummary = feed.finish().await?;
+        let Staged { summary: written, base_version } = feed.finish().await?;
+        let effect = if write.overwrite { Effect::of_overwrite(&written) } else { Effect::of(&written) };
+        let WriteSummary { data: summary, deleted_rows, keys } = written;
         metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
         metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
         self.host.note_staged(partition, write.id, part.epoch);
-        check_rows(&format!("partition id {partition}, as stored"), write, summary.rows, part.expected_rows)?;
+        // Rows that repeat a key of the write are stored, too.
+        let held = Received { rows: summary.rows + summary.deleted_rows, deletes: deleted_rows };
+        check_rows(&format!("partition id {partition}, as stored"), write, held, expected(part))?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.
         self.host.check_held(partition, part.epoch)?;
         let sealed = proto::SealedPartition {
             partition_id: part.partition_id,
-            rows: summary.rows,
+            rows: held.rows,
             bytes: summary.bytes,
             columns: columns::to_json(&summary)?,
+            deletes: deleted_rows,
+            base_version: (deleted_rows > 0 || (keys.is_some() && !write.overwrite)).then_some(base_version),
+            added: effect.added,
+            removed: effect.removed,
         };
         write.sealed(partition, sealed.clone());
         Ok(sealed)
     }
 }
 
-fn check_rows(place: &str, write: &OpenWrite, held: u64, expected: u64) -> Result<()> {
+fn expected(part: &proto::SealPartition) -> Received {
+    Received { rows: part.expected_rows, deletes: part.expected_deletes }
+}
+
+fn check_rows(place: &str, write: &OpenWrite, held: Received, expected: Received) -> Result<()> {
     if held == expected {
         return Ok(());
     }
     Err(Error::internal(format!(
-        "{place}: write {} holds {held} rows and its senders sent {expected}; nothing was written, start it again",
-        write.id
+        "{place}: write {} holds {} rows and {} deletes, and its senders sent {} and {}; nothing was written, start it \
+         again",
+        write.id, held.rows, held.deletes, expected.rows, expected.deletes
     )))
 }

@@ -7,6 +7,7 @@ use std::{
 use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, TableId},
+    plan::changes::KeyRule,
 };
 use ancho_proto::v1::{self as proto, stage_request::Body};
 use tonic::Streaming;
@@ -14,7 +15,7 @@ use tonic::Streaming;
 use super::{
     Ingest, decode,
     feed::{Feed, FeedSender},
-    open_write::OpenWrite,
+    open_write::{OpenWrite, Received},
     write_id,
 };
 
@@ -22,7 +23,7 @@ use super::{
 struct Route {
     epoch: u64,
     feed: FeedSender,
-    rows: u64,
+    received: Received,
 }
 
 impl Ingest {
@@ -32,7 +33,9 @@ impl Ingest {
             _ => return Err(Error::invalid("the first message of a stage must be its header")),
         };
         self.host.check_lease()?;
-        let write = self.registry.open(write_id(&header.write_id)?, TableId(header.table_id), header.overwrite)?;
+        let key_rule = KeyRule::from_number(header.key_rule)?;
+        let table = TableId(header.table_id);
+        let write = self.registry.open(write_id(&header.write_id)?, table, header.overwrite, key_rule)?;
         let stream = write.enter(&header.sender_id);
         match self.receive(&write, &header.sender_id, &mut inbound).await {
             Ok(reply) => {
@@ -73,8 +76,12 @@ impl Ingest {
             }
         }
         write.check()?;
-        let rows: BTreeMap<PartitionId, u64> = routes.into_iter().map(|(id, route)| (id, route.rows)).collect();
-        let partitions = rows.into_iter().map(|(id, rows)| proto::StagedRows { partition_id: id.0, rows }).collect();
+        let received: BTreeMap<PartitionId, Received> =
+            routes.into_iter().map(|(id, route)| (id, route.received)).collect();
+        let partitions = received
+            .into_iter()
+            .map(|(id, Received { rows, deletes })| proto::StagedRows { partition_id: id.0, rows, deletes })
+            .collect();
         Ok(proto::StageReply { partitions })
     }
 
@@ -93,7 +100,7 @@ impl Ingest {
             }
             entry => {
                 let feed = self.feed(write, partition, batch.epoch).await?;
-                entry.insert_entry(Route { epoch: batch.epoch, feed, rows: 0 }).into_mut()
+                entry.insert_entry(Route { epoch: batch.epoch, feed, received: Received::default() }).into_mut()
             }
         };
         let message_bytes = batch.ipc.len();
@@ -105,11 +112,16 @@ impl Ingest {
             if count == 0 {
                 continue;
             }
-            if !route.feed.send(rows, bytes).await {
+            let (taken, received) = if batch.deletes {
+                (route.feed.delete(rows).await, Received { rows: 0, deletes: count })
+            } else {
+                (route.feed.send(rows, bytes).await, Received { rows: count, deletes: 0 })
+            };
+            if !taken {
                 return Err(fault_of(write));
             }
-            write.count(partition, sender, count);
-            route.rows += count;
+            write.count(partition, sender, received);
+            route.received.add(received);
         }
         Ok(())
     }
@@ -141,7 +153,7 @@ fn check_end(
     if next.is_some() {
         return Err(Error::invalid("after the end nothing may follow"));
     }
-    let held: u64 = routes.values().map(|route| route.rows).sum();
+    let held: u64 = routes.values().map(|route| route.received.rows + route.received.deletes).sum();
     if held == end.rows {
         return Ok(());
     }

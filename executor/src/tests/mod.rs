@@ -1,4 +1,5 @@
 //! Host and ingest over real directories and the real gRPC service. Where the schedulers would speak, the tests do.
+mod changes;
 mod hosting;
 mod sessions;
 mod writes;
@@ -71,6 +72,7 @@ fn assignment(id: u64, epoch: u64, version: u64, commits: &[(u64, WriteId)]) -> 
         schema: schema::to_ipc(&table_schema()).into(),
         commits: commits.iter().map(|(v, w)| proto::Commit { version: *v, write_id: w.to_string() }).collect(),
         params: String::new(),
+        primary_key: vec![],
     }
 }
 
@@ -134,11 +136,21 @@ impl Node {
         overwrite: bool,
         parts: &[(u64, u64, RecordBatch)],
     ) -> Result<BTreeMap<u64, u64>, Error> {
-        let header =
-            proto::StageHeader { write_id: write.to_string(), sender_id: sender.into(), table_id: TABLE, overwrite };
+        let header = proto::StageHeader {
+            write_id: write.to_string(),
+            sender_id: sender.into(),
+            table_id: TABLE,
+            overwrite,
+            key_rule: 0,
+        };
         let mut messages = vec![proto::StageRequest { body: Some(Body::Header(header)) }];
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
-            body: Some(Body::Batch(proto::StageBatch { partition_id: *partition_id, epoch: *epoch, ipc: ipc(batch) })),
+            body: Some(Body::Batch(proto::StageBatch {
+                partition_id: *partition_id,
+                epoch: *epoch,
+                ipc: ipc(batch),
+                deletes: false,
+            })),
         }));
         messages.push(end(parts.iter().map(|(_, _, batch)| batch.num_rows() as u64).sum()));
         let reply = self.client.clone().stage(futures::stream::iter(messages)).await?.into_inner();
@@ -159,6 +171,7 @@ impl Node {
                 epoch: *epoch,
                 expected_rows: *expected_rows,
                 overwrite,
+                expected_deletes: 0,
             })
             .collect();
         let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions };

@@ -72,9 +72,10 @@ async fn a_sender_that_breaks_off_poisons_the_write() {
         sender_id: "broken".into(),
         table_id: TABLE,
         overwrite: false,
+        key_rule: 0,
     };
     messages.send(proto::StageRequest { body: Some(Body::Header(header)) }).await.unwrap();
-    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(10..20)) };
+    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(10..20)), deletes: false };
     messages.send(proto::StageRequest { body: Some(Body::Batch(batch)) }).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     let early = node.seal(write, false, &[(1, 1, 20)]).await.unwrap_err();
@@ -84,9 +85,14 @@ async fn a_sender_that_breaks_off_poisons_the_write() {
     let write = WriteId::new();
     let cut = rows(0..5000);
     let whole = ipc(&cut);
-    let header =
-        proto::StageHeader { write_id: write.to_string(), sender_id: "cut".into(), table_id: TABLE, overwrite: false };
-    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: whole.slice(..whole.len() / 2) };
+    let header = proto::StageHeader {
+        write_id: write.to_string(),
+        sender_id: "cut".into(),
+        table_id: TABLE,
+        overwrite: false,
+        key_rule: 0,
+    };
+    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: whole.slice(..whole.len() / 2), deletes: false };
     let messages = [Body::Header(header), Body::Batch(batch)].map(|body| proto::StageRequest { body: Some(body) });
     let cut = node.client.clone().stage(futures::stream::iter(messages)).await.unwrap_err();
     assert!(cut.message().contains("not a whole Arrow IPC stream"), "{cut}");
@@ -108,8 +114,10 @@ async fn a_stream_without_its_end_mark_poisons_the_write() {
                 sender_id: "a".into(),
                 table_id: TABLE,
                 overwrite: false,
+                key_rule: 0,
             });
-            let batch = Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)) });
+            let batch =
+                Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)), deletes: false });
             let mut messages: Vec<_> =
                 [header, batch].map(|body| proto::StageRequest { body: Some(body) }).into_iter().collect();
             messages.extend(tail);
@@ -193,9 +201,14 @@ async fn a_vanished_sender_is_a_fault_of_the_write() {
     let node = Node::start(dir.path()).await;
     node.assign(1, vec![assignment(1, 1, 0, &[])]).await;
     let write = WriteId::new();
-    let header =
-        proto::StageHeader { write_id: write.to_string(), sender_id: "gone".into(), table_id: TABLE, overwrite: false };
-    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)) };
+    let header = proto::StageHeader {
+        write_id: write.to_string(),
+        sender_id: "gone".into(),
+        table_id: TABLE,
+        overwrite: false,
+        key_rule: 0,
+    };
+    let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)), deletes: false };
     let messages = [Body::Header(header), Body::Batch(batch)].map(|body| proto::StageRequest { body: Some(body) });
     // A runtime of its own stands for the sender's process: with it, the connection breaks in the middle of the stream.
     let sender = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

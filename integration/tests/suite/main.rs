@@ -1,5 +1,6 @@
 //! The end-to-end tests: one binary, since each links the whole query engine, with a module for each subject.
 //!
+//! * `changes` – statements that change rows
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
 //! * `loading` – datasets from files and from S3
 //! * `flight_sql_adbc` – the ADBC driver as a client
@@ -9,6 +10,7 @@
 //! * `corpus_format` – the reader of the corpus
 //! * `tidy` – rules for the source tree
 mod abandoned;
+mod changes;
 mod corpus_format;
 mod differential;
 mod executor_kill;

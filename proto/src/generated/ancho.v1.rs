@@ -282,6 +282,9 @@ pub struct Assignment {
     /// JSON object of the table's engine parameters.
     #[prost(string, tag = "9")]
     pub params: ::prost::alloc::string::String,
+    /// Columns of the primary key; empty without one.
+    #[prost(string, repeated, tag = "10")]
+    pub primary_key: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -982,6 +985,10 @@ pub struct StageHeader {
     /// The write replaces the rows of its partitions; the same for every sender of the write.
     #[prost(bool, tag = "4")]
     pub overwrite: bool,
+    /// Which row of a key stays, in tables with a primary key: 0 the last arrival, 1 the newest by the table's time column if it
+    /// has one, 2 none may be there already.
+    #[prost(uint32, tag = "5")]
+    pub key_rule: u32,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -993,12 +1000,15 @@ pub struct StageBatch {
     /// One or more Arrow record batches in IPC stream format, schema included.
     #[prost(bytes = "bytes", tag = "3")]
     pub ipc: ::prost::bytes::Bytes,
+    /// The batches do not hold rows to add but name rows to delete, by data file and position.
+    #[prost(bool, tag = "4")]
+    pub deletes: bool,
 }
 /// The sender has sent everything.
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StageEnd {
-    /// Rows of all batches of this stream.
+    /// Rows of all batches of this stream, those that name rows to delete included.
     #[prost(uint64, tag = "1")]
     pub rows: u64,
 }
@@ -1015,6 +1025,8 @@ pub struct StagedRows {
     pub partition_id: u64,
     #[prost(uint64, tag = "2")]
     pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub deletes: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1039,6 +1051,9 @@ pub struct SealPartition {
     /// As in the senders' headers. A partition that no sender had rows for is staged empty, so that overwriting empties it.
     #[prost(bool, tag = "4")]
     pub overwrite: bool,
+    /// Deletes that all senders say they sent. Each must be of another row.
+    #[prost(uint64, tag = "5")]
+    pub expected_deletes: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1060,6 +1075,58 @@ pub struct SealedPartition {
     /// JSON of per-column statistics.
     #[prost(string, tag = "4")]
     pub columns: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "5")]
+    pub deletes: u64,
+    /// The version that the deletes were checked against, and that the rows of keys were counted on; absent for a part that
+    /// neither deletes nor has keys.
+    #[prost(uint64, optional, tag = "6")]
+    pub base_version: ::core::option::Option<u64>,
+    /// What publishing it on that version does: rows that come and stored rows that go. Without keys these are the rows and the
+    /// deletes.
+    #[prost(uint64, tag = "7")]
+    pub added: u64,
+    #[prost(uint64, tag = "8")]
+    pub removed: u64,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RebaseRequest {
+    #[prost(string, tag = "1")]
+    pub write_id: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub partitions: ::prost::alloc::vec::Vec<RebasePartition>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebasePartition {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The committed version, and the write that made it.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+    #[prost(string, tag = "4")]
+    pub version_write_id: ::prost::alloc::string::String,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RebaseReply {
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: ::prost::alloc::vec::Vec<RebasedPartition>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebasedPartition {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    #[prost(uint64, tag = "2")]
+    pub base_version: u64,
+    /// As in the seal, on this version.
+    #[prost(uint64, tag = "3")]
+    pub added: u64,
+    #[prost(uint64, tag = "4")]
+    pub removed: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1220,6 +1287,26 @@ pub mod executor_client {
             req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Executor", "Seal"));
             self.inner.unary(req, path, codec).await
         }
+        /// Checks sealed parts that delete rows against commits that came between. A part that deletes a row which another
+        /// write has changed is refused as a conflict.
+        pub async fn rebase(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RebaseRequest>,
+        ) -> std::result::Result<tonic::Response<super::RebaseReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/ancho.v1.Executor/Rebase");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Executor", "Rebase"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Makes a committed write visible at its version.
         pub async fn publish(
             &mut self,
@@ -1287,6 +1374,12 @@ pub mod executor_server {
             &self,
             request: tonic::Request<super::SealRequest>,
         ) -> std::result::Result<tonic::Response<super::SealReply>, tonic::Status>;
+        /// Checks sealed parts that delete rows against commits that came between. A part that deletes a row which another
+        /// write has changed is refused as a conflict.
+        async fn rebase(
+            &self,
+            request: tonic::Request<super::RebaseRequest>,
+        ) -> std::result::Result<tonic::Response<super::RebaseReply>, tonic::Status>;
         /// Makes a committed write visible at its version.
         async fn publish(
             &self,
@@ -1449,6 +1542,49 @@ pub mod executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SealSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ancho.v1.Executor/Rebase" => {
+                    #[allow(non_camel_case_types)]
+                    struct RebaseSvc<T: Executor>(pub Arc<T>);
+                    impl<T: Executor> tonic::server::UnaryService<super::RebaseRequest>
+                    for RebaseSvc<T> {
+                        type Response = super::RebaseReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RebaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Executor>::rebase(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RebaseSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -1657,4 +1793,10 @@ pub struct WriteNode {
     pub overwrite: bool,
     #[prost(message, repeated, tag = "8")]
     pub routes: ::prost::alloc::vec::Vec<Route>,
+    /// What the columns of the input are: 0 rows to add, 1 names of rows to delete, 2 both.
+    #[prost(uint32, tag = "9")]
+    pub form: u32,
+    /// As in the header of a stage.
+    #[prost(uint32, tag = "10")]
+    pub key_rule: u32,
 }

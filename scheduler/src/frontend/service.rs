@@ -141,8 +141,9 @@ pub trait SqlService: Send + Sync + 'static {
         let rows = parameters.num_rows();
         let mut total = 0;
         for row in 0..rows {
+            let caller = if rows == 1 { caller.clone() } else { caller.with_part(row) };
             total += self
-                .update(sql, Some(parameters.slice(row, 1)), caller)
+                .update(sql, Some(parameters.slice(row, 1)), &caller)
                 .await
                 .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
         }

@@ -13,7 +13,7 @@ use futures::{
 
 use super::{
     binding::{announced_parameters, fit_parameters},
-    caller::Caller,
+    caller::{Caller, RequestId},
     edge::{announced_schema, edge_stream},
     handle::StatementHandle,
     placeholders::number_placeholders,
@@ -150,12 +150,12 @@ impl Statements {
     ///
     /// # Errors
     /// As [`SqlService::update`](super::service::SqlService::update).
-    pub async fn update(&self, handle: StatementHandle) -> Result<i64> {
+    pub async fn update(&self, handle: StatementHandle, request: RequestId) -> Result<i64> {
         let service = Arc::clone(&self.service);
         if let Some(changed) = handle.changed {
             return Ok(changed);
         }
-        let (caller, _here) = Caller::while_held();
+        let (caller, _here) = Caller::while_held(request);
         let update = async move {
             match handle.parameters {
                 None => service.update(&handle.sql, None, &caller).await,
@@ -170,13 +170,13 @@ impl Statements {
     ///
     /// # Errors
     /// As [`Statements::update`].
-    pub async fn update_text(&self, sql: &str) -> Result<i64> {
+    pub async fn update_text(&self, sql: &str, request: RequestId) -> Result<i64> {
         let sql = number_placeholders(sql)?.into_owned();
-        self.update(StatementHandle::plain(sql, StatementKind::Update)).await
+        self.update(StatementHandle::plain(sql, StatementKind::Update), request).await
     }
 
     async fn run_update(&self, handle: StatementHandle) -> Result<EdgeRows> {
-        let count = self.update(handle).await?;
+        let count = self.update(handle, RequestId::default()).await?;
         let schema = count_schema();
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(vec![count]))])
             .map_err(|e| Error::internal(format!("count does not fit its schema: {e}")))?;

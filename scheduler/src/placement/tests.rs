@@ -79,6 +79,8 @@ fn fill(state: &mut ClusterState, table: TableId, bytes: u64) {
             rows: 1,
             bytes,
             columns: vec![],
+            deleted: 0,
+            base: None,
         })
         .collect();
     let write = Command::CommitWrite {
@@ -88,6 +90,7 @@ fn fill(state: &mut ClusterState, table: TableId, bytes: u64) {
         parts,
         refreshed: None,
         based_on: None,
+        request: None,
     };
     apply(state, write);
 }

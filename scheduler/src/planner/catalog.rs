@@ -10,7 +10,7 @@ use datafusion::{
 };
 
 use super::{system, table::AnchoTable};
-use crate::state::{ClusterState, TableName};
+use crate::state::{ClusterState, Table, TableName};
 
 /// Name of the catalog.
 pub const CATALOG: &str = "ancho";
@@ -18,6 +18,9 @@ pub const CATALOG: &str = "ancho";
 pub const DEFAULT_SCHEMA: &str = "public";
 /// Name of the schema of `system` tables.
 pub const SYSTEM_SCHEMA: &str = "system";
+
+/// Name of a schema that is not listed: the tables of [`DEFAULT_SCHEMA`] with the names of their rows behind their columns.
+pub const ROWS_SCHEMA: &str = "__ancho_rows";
 
 /// One revision of the state as a catalog.
 #[derive(Debug)]
@@ -40,7 +43,8 @@ impl CatalogProvider for AnchoCatalog {
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         match name {
-            DEFAULT_SCHEMA => Some(Arc::new(TableSchema { state: Arc::clone(&self.state) })),
+            DEFAULT_SCHEMA => Some(Arc::new(TableSchema { state: Arc::clone(&self.state), row_ids: false })),
+            ROWS_SCHEMA => Some(Arc::new(TableSchema { state: Arc::clone(&self.state), row_ids: true })),
             SYSTEM_SCHEMA => Some(Arc::new(SystemSchema { state: Arc::clone(&self.state) })),
             _ => None,
         }
@@ -50,6 +54,8 @@ impl CatalogProvider for AnchoCatalog {
 #[derive(Debug)]
 struct TableSchema {
     state: Arc<ClusterState>,
+    /// Tables name their rows.
+    row_ids: bool,
 }
 
 #[async_trait]
@@ -60,7 +66,11 @@ impl SchemaProvider for TableSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         let table = self.state.table(&TableName::public(name));
-        Ok(table.map(|t| Arc::new(AnchoTable::new(Arc::clone(t))) as Arc<dyn TableProvider>))
+        let provider = |t: &Arc<Table>| match self.row_ids {
+            false => AnchoTable::new(Arc::clone(t)),
+            true => AnchoTable::with_row_ids(Arc::clone(t)),
+        };
+        Ok(table.map(|t| Arc::new(provider(t)) as Arc<dyn TableProvider>))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::partition::Partitioner;
 use arrow::{
-    array::{ArrayRef, RecordBatch, StringArray, UInt64Array},
+    array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array},
     datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::{
@@ -14,7 +14,7 @@ use datafusion::{
 use crate::state::{ClusterState, Liveness};
 
 /// Names of the tables.
-pub const NAMES: [&str; 3] = ["executors", "partitions", "tables"];
+pub const NAMES: [&str; 4] = ["executors", "partitions", "tables", "writes"];
 
 /// A `system` table as of a revision of the state.
 ///
@@ -38,6 +38,7 @@ fn rows(name: &str, state: &ClusterState) -> Result<Option<RecordBatch>> {
         "executors" => executors(state)?,
         "partitions" => partitions(state)?,
         "tables" => tables(state)?,
+        "writes" => writes(state)?,
         _ => return Ok(None),
     }))
 }
@@ -120,5 +121,22 @@ fn tables(state: &ClusterState) -> Result<RecordBatch> {
         ("version", number(&|t| t.version)),
         ("rows", number(&|t| t.rows())),
         ("bytes", number(&|t| t.bytes())),
+    ])
+}
+
+/// The latest writes that were applied, by the request that asked for them.
+fn writes(state: &ClusterState) -> Result<RecordBatch> {
+    let all: Vec<_> = state.written.iter().collect();
+    let number = |f: &dyn Fn(&crate::state::WrittenRecord) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(all.iter().map(|(_, record)| f(record))))
+    };
+    let at = all.iter().map(|(_, record)| i64::try_from(record.at_ms).unwrap_or(i64::MAX));
+    batch(vec![
+        ("request_id", text(all.iter().map(|(request, _)| (*request).clone()).collect())),
+        ("table_name", text(all.iter().map(|(_, record)| record.table_name.clone()).collect())),
+        ("write_id", text(all.iter().map(|(_, record)| record.write_id.to_string()).collect())),
+        ("rows", number(&|record| record.rows)),
+        ("table_version", number(&|record| record.version)),
+        ("committed_at", Arc::new(TimestampMillisecondArray::from_iter_values(at).with_timezone("UTC"))),
     ])
 }

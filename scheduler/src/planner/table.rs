@@ -4,7 +4,10 @@ use std::sync::Arc;
 use ancho_common::{
     error::Error,
     partition::{PartitionKey, key},
-    plan::scan::{BucketLayout, CayenneScanExec, ScanSource, estimated_width},
+    plan::{
+        row_ids,
+        scan::{BucketLayout, CayenneScanExec, ScanSource, estimated_width},
+    },
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
@@ -24,6 +27,8 @@ use crate::state::{ColumnSummary, Partition, Table};
 #[derive(Debug)]
 pub struct AnchoTable {
     table: Arc<Table>,
+    /// The table's columns, or these and the names of its rows.
+    schema: SchemaRef,
     constraints: Constraints,
 }
 
@@ -31,9 +36,22 @@ impl AnchoTable {
     /// For one version of a table's metadata.
     #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
-        // A declared key is not enforced yet, so the optimizer must not build on it.
+        // With conflict detection off keys repeat, so the optimizer must not build on a declared key.
         let constraints = Constraints::default();
-        Self { table, constraints }
+        Self { schema: Arc::clone(&table.schema.0), table, constraints }
+    }
+
+    /// The same, its rows named in columns behind those of the table.
+    #[must_use]
+    pub fn with_row_ids(table: Arc<Table>) -> Self {
+        Self { schema: row_ids::with_row_ids(&table.schema.0), ..Self::new(table) }
+    }
+
+    /// Estimates, hidden columns included.
+    fn estimates(&self, partitions: &[&Partition]) -> Statistics {
+        let mut statistics = statistics(&self.table, partitions);
+        statistics.column_statistics.resize(self.schema.fields().len(), ColumnStatistics::new_unknown());
+        statistics
     }
 
     /// The metadata.
@@ -60,14 +78,14 @@ impl AnchoTable {
             hash_version: self.table.partition_spec.hash_version,
             column,
         });
-        let mut estimates = statistics(&self.table, &kept);
+        let mut estimates = self.estimates(&kept);
         if !topology.bounds {
             estimates.column_statistics.fill(ColumnStatistics::new_unknown());
         }
         Ok(ScanSource {
             table_id: self.table.id,
             table: self.table.name.to_string(),
-            schema: Arc::clone(&self.table.schema.0),
+            schema: Arc::clone(&self.schema),
             partitions,
             total_partitions: all.len(),
             layout,
@@ -126,7 +144,7 @@ fn column_statistics(summary: Option<&ColumnSummary>, data_type: &DataType) -> C
 #[async_trait]
 impl TableProvider for AnchoTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.table.schema.0)
+        Arc::clone(&self.schema)
     }
 
     fn constraints(&self) -> Option<&Constraints> {
@@ -138,7 +156,7 @@ impl TableProvider for AnchoTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(statistics(&self.table, &self.table.partitions.values().collect::<Vec<_>>()))
+        Some(self.estimates(&self.table.partitions.values().collect::<Vec<_>>()))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

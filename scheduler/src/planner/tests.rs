@@ -64,6 +64,8 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows:
             rows,
             bytes: 1,
             columns: vec![unknown.clone(), unknown.clone()],
+            deleted: 0,
+            base: None,
         })
         .collect();
     let write = Command::CommitWrite {
@@ -73,6 +75,7 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows:
         parts,
         refreshed: None,
         based_on: None,
+        request: None,
     };
     apply(state, write);
 }

@@ -24,11 +24,12 @@ use super::{
     apply::Applier,
     assigner::propose,
     attempt::{Attempt, bind},
+    change::{self, Change, with_typed_parameters},
     ddl, explain,
     load::{Begun, TableLoad, given_up},
     recent::{Planned, RecentPlans},
-    retry::{surface, until_served},
-    statement::Statement,
+    retry::{surface, until_alone, until_served},
+    statement::{Statement, of_query},
     status,
     write::{WriteKind, Writer},
 };
@@ -93,6 +94,15 @@ impl QueryEngine {
             async move { work(state, attempt?).await }
         })
         .await
+    }
+
+    /// As [`attempts`](Self::attempts), for work that other writes may come between: then it starts again.
+    async fn write_attempts<T, F, Fut>(&self, work: F) -> Result<T>
+    where
+        F: Fn(Arc<ClusterState>, Attempt) -> Fut,
+        Fut: Future<Output = PlanResult<T>>,
+    {
+        until_alone(self.patience.partition_wait, || self.attempts(&work)).await
     }
 
     /// The replicated state behind this engine.
@@ -168,7 +178,7 @@ impl QueryEngine {
     }
 
     async fn insert(&self, statement: &DfStatement, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
-        self.attempts(|state, attempt| async move {
+        self.write_attempts(|state, attempt| async move {
             let plan = attempt.logical(statement.clone(), parameters).await?;
             let LogicalPlan::Dml(dml) = plan else {
                 return Err(Error::internal("an INSERT was planned as something else").into());
@@ -181,6 +191,20 @@ impl QueryEngine {
             let name = ddl::table_name(&dml.table_name)?;
             let table = existing(&state, &name)?;
             self.writer.write(&attempt, &state, &table, dml.input.as_ref().clone(), kind, caller).await
+        })
+        .await
+    }
+
+    async fn change(&self, change: &Change, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
+        self.write_attempts(|state, attempt| async move {
+            let table = existing(&state, &change.table()?)?;
+            match change.plan(&table)? {
+                change::Planned::Clear => Ok(self.writer.clear(&state, &table, caller).await?),
+                change::Planned::Changes(form, query) => {
+                    let plan = attempt.logical(of_query(query), parameters).await?;
+                    self.writer.write(&attempt, &state, &table, plan, WriteKind::Change(form), caller).await
+                }
+            }
         })
         .await
     }
@@ -219,9 +243,16 @@ impl QueryEngine {
     }
 
     async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
-        match Statement::parse(sql)? {
+        let statement = Statement::parse(sql)?;
+        if caller.may_repeat()
+            && let Some(written) = self.node.linearizable().await?.written.find(caller.request())
+        {
+            return Ok(written.rows);
+        }
+        match statement {
             Statement::Insert(statement) => self.insert(&statement, parameters, caller).await,
             Statement::CreateTable(create) => self.create(&create, parameters, caller).await,
+            Statement::Change(change) => self.change(&change, parameters, caller).await,
             Statement::DropTable { names, if_exists } => {
                 for name in names {
                     let name = ddl::object_name(&name)?;
@@ -321,6 +352,17 @@ impl SqlService for QueryEngine {
                 let request = ddl::create_request(attempt.session(), create.as_ref().clone(), None).await?;
                 let wanted = request.query.as_ref().map(parameter_schema).transpose()?;
                 (Arc::clone(&none), wanted.unwrap_or(none))
+            }
+            Statement::Change(change) => {
+                let table = existing(&state, &change.table()?)?;
+                let parameters = match change.plan(&table)? {
+                    change::Planned::Clear => Arc::clone(&none),
+                    change::Planned::Changes(_, query) => {
+                        let plan = attempt.logical(of_query(query), None).await?;
+                        parameter_schema(&with_typed_parameters(plan, &table)?)?
+                    }
+                };
+                (none, parameters)
             }
             Statement::DropTable { .. } | Statement::RenameTable { .. } => (Arc::clone(&none), none),
         };

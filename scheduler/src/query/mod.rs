@@ -18,6 +18,7 @@
 pub mod apply;
 pub mod assigner;
 pub mod attempt;
+pub mod change;
 pub mod computed;
 pub mod ddl;
 pub mod engine;

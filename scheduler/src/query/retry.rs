@@ -49,6 +49,41 @@ where
     }
 }
 
+/// First pause after a conflict; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(8);
+/// Longest pause after a conflict.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs a statement from its start again while other writes come between, for at most `wait`: a conflict means that it
+/// changed nothing.
+///
+/// # Errors
+/// What the last run raised.
+pub async fn until_alone<T, F, Fut>(wait: Duration, mut statement: F) -> Result<T>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    let deadline = Instant::now() + wait;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let outcome = statement().await;
+        match outcome {
+            Err(error) if error.kind == ErrorKind::Conflict && Instant::now() < deadline => {
+                tracing::debug!(%error, "running a statement again");
+                tokio::time::sleep(pause.mul_f64(random())).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Between 0 and 1, so that writers that met do not meet again.
+fn random() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+}
+
 fn passes(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unavailable | ErrorKind::StaleRoute)
 }

@@ -11,7 +11,7 @@ use datafusion::{
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
-use super::names::mark_duplicates;
+use super::{change::Change, names::mark_duplicates};
 use crate::frontend::service::StatementKind;
 
 /// A statement, sorted by what runs it.
@@ -34,6 +34,8 @@ pub enum Statement {
     CreateTable(Box<CreateTable>),
     /// `INSERT`.
     Insert(DfStatement),
+    /// `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE`.
+    Change(Change),
     /// `DROP TABLE`.
     DropTable {
         /// Tables, as written.
@@ -86,6 +88,9 @@ impl Statement {
     }
 
     fn classify_sql(sql: Sql) -> Result<Self> {
+        if let Some(change) = Change::of(&sql)? {
+            return Ok(Self::Change(change));
+        }
         match sql {
             Sql::CreateTable(mut create) => {
                 if let Some(query) = &mut create.query {
@@ -103,11 +108,7 @@ impl Statement {
                 }
                 Ok(Self::Insert(DfStatement::Statement(Box::new(Sql::Insert(insert)))))
             }
-            Sql::Query(mut query) => {
-                mark_doubles(&mut query);
-                mark_duplicates(&mut query);
-                Ok(Self::Query(DfStatement::Statement(Box::new(Sql::Query(query)))))
-            }
+            Sql::Query(query) => Ok(Self::Query(of_query(query))),
             query @ (Sql::ShowTables { .. }
             | Sql::ShowColumns { .. }
             | Sql::ShowVariable { .. }
@@ -137,9 +138,11 @@ impl Statement {
     pub fn kind(&self) -> StatementKind {
         match self {
             Self::Query(_) | Self::Explain { .. } => StatementKind::Query,
-            Self::CreateTable(_) | Self::Insert(_) | Self::DropTable { .. } | Self::RenameTable { .. } => {
-                StatementKind::Update
-            }
+            Self::CreateTable(_)
+            | Self::Insert(_)
+            | Self::Change(_)
+            | Self::DropTable { .. }
+            | Self::RenameTable { .. } => StatementKind::Update,
         }
     }
 }
@@ -159,6 +162,30 @@ fn is_tree(options: &ExplainStatementOptions) -> Result<bool> {
     }
 }
 
+/// A query as the planner is to take it.
+#[must_use]
+pub fn of_query(mut query: Box<ast::Query>) -> DfStatement {
+    mark_doubles(&mut query);
+    mark_duplicates(&mut query);
+    DfStatement::Statement(Box::new(Sql::Query(query)))
+}
+
+/// A query that a statement of another kind was turned into.
+///
+/// # Errors
+/// `Internal` if it is not one.
+pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
+    let wrong =
+        |why: String| Error::internal(format!("a statement was turned into a query that cannot be read: {why}"));
+    match parser(sql)?.parse_statement().map_err(|e| wrong(text(&e)))? {
+        DfStatement::Statement(statement) => match *statement {
+            Sql::Query(query) => Ok(query),
+            other => Err(wrong(other.to_string())),
+        },
+        other => Err(wrong(other.to_string())),
+    }
+}
+
 fn parser(sql: &str) -> Result<DFParser<'_>> {
     DFParserBuilder::new(sql).with_recursion_limit(RECURSION_LIMIT).build().map_err(|e| Error::invalid(text(&e)))
 }
@@ -172,7 +199,8 @@ fn text(error: &datafusion::error::DataFusionError) -> String {
 
 fn not_offered(what: &str) -> Error {
     Error::unsupported(format!(
-        "{what} is not offered; SELECT, INSERT, CREATE TABLE, ALTER TABLE … RENAME, DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
+        "{what} is not offered; SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE TABLE, ALTER TABLE … RENAME, \
+         DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
     ))
 }
 
@@ -199,6 +227,10 @@ mod tests {
             ("explain format tree select 1", StatementKind::Query),
             ("explain format indent select 1", StatementKind::Query),
             ("explain analyze format indent select 1", StatementKind::Query),
+            ("update t set a = 1", StatementKind::Update),
+            ("delete from t using u where t.a = u.a", StatementKind::Update),
+            ("truncate table t", StatementKind::Update),
+            ("merge into t using u on t.a = u.a when matched then delete", StatementKind::Update),
         ] {
             assert_eq!(Statement::parse(sql).unwrap().kind(), kind, "{sql}");
         }
@@ -211,7 +243,7 @@ mod tests {
             "select 1; select 2",
             "selec 1",
             "begin",
-            "update t set a = 1",
+            "update t set a = 1 returning a",
             "copy t to 'x'",
             "set a = 1",
             "alter table t add column b int",

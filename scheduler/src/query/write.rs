@@ -9,14 +9,15 @@ use ancho_common::{
     error::{Error, ErrorKind, Result},
     ids::{ExecutorId, PartitionId, TableId, WriteId},
     plan::{
+        changes::{KeyRule, WriteForm},
         channels::Channels,
         router::{Route, SentRows},
         write::{WriteTarget, decode_sent},
     },
 };
 use ancho_proto::v1::{
-    DiscardRequest, PublishPartition, PublishRequest, SealPartition, SealReply, SealRequest,
-    executor_client::ExecutorClient,
+    DiscardRequest, PublishPartition, PublishRequest, RebasePartition, RebaseRequest, SealPartition, SealReply,
+    SealRequest, executor_client::ExecutorClient,
 };
 use datafusion::{
     common::{
@@ -30,18 +31,21 @@ use futures::future::{join_all, try_join_all};
 
 use super::{assigner::propose, attempt::Attempt};
 use crate::{
-    frontend::caller::Caller,
+    frontend::caller::{Caller, REQUEST_ID_HEADER},
     planner::{
         refusal::PlanResult,
         table::{AnchoTable, still_loading},
         write::WriteNode,
     },
     raft::RaftNode,
-    state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table},
+    state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest},
 };
 
 /// Largest answer of an executor: statistics of many partitions with long bounds.
 const MAX_REPLY: usize = 64 << 20;
+
+/// How often a commit is tried on a newer version before the statement starts again.
+const MOST_REBASES: usize = 16;
 
 /// What kind of write it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,17 +58,44 @@ pub enum WriteKind<'a> {
     Overwrite,
     /// As `Overwrite`, and ends a load of a dataset under this definition.
     Refresh(&'a Dataset),
+    /// Rows go, and others may take their place.
+    Change(WriteForm),
 }
 
 impl WriteKind<'_> {
     fn overwrites(self) -> bool {
-        !matches!(self, Self::Append | Self::Fill)
+        matches!(self, Self::Overwrite | Self::Refresh(_))
+    }
+
+    fn form(self) -> WriteForm {
+        match self {
+            Self::Change(form) => form,
+            _ => WriteForm::Rows,
+        }
+    }
+
+    /// SQL keeps the last arrival; what mirrors a source keeps the newest row of a key; a row that is changed takes no
+    /// other one's place.
+    fn key_rule(self) -> KeyRule {
+        match self {
+            Self::Append | Self::Fill | Self::Overwrite => KeyRule::LastArrival,
+            Self::Refresh(_) => KeyRule::Newest,
+            Self::Change(_) => KeyRule::Unique,
+        }
     }
 
     /// It may be the first write of a table.
     fn fills(self) -> bool {
         matches!(self, Self::Fill | Self::Refresh(_))
     }
+}
+
+/// What goes with sealed parts into their commit.
+struct Commit<'a> {
+    kind: WriteKind<'a>,
+    /// The table, and its version, that the rows were made from and that they put an end to.
+    based_on: Option<(TableId, u64)>,
+    request: WriteRequest,
 }
 
 /// Carries writes out.
@@ -81,7 +112,8 @@ impl Writer {
         Self { node, channels }
     }
 
-    /// Writes the rows of `input`, whose columns are the table's in order, and says how many they were.
+    /// Writes the rows of `input`, whose columns are the table's in order, or those of the kind's form, and says how many
+    /// rows of the table it concerned.
     ///
     /// # Errors
     /// `Cancelled` if the caller went away before the commit. Nothing was changed, except for kind `Unknown`: then the request id in the text tells what became of it.
@@ -103,55 +135,168 @@ impl Writer {
             table_id: table.id,
             table: table.name.to_string(),
             schema: Arc::clone(&table.schema.0),
+            form: kind.form(),
+            key_rule: kind.key_rule(),
             partition_spec: table.partition_spec.clone(),
             overwrite: kind.overwrites(),
             routes: routes(state, table)?,
         });
         let mut staged = Staged::new(self, &target);
-        let node = WriteNode::try_new(fitted(input, table)?, Arc::clone(&target))?;
+        let node = WriteNode::try_new(fitted(input, &target)?, Arc::clone(&target))?;
         let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
         let results = caller.unless_gone(attempt.collect(plan)).await?;
         let mut sent = merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?;
         if kind.overwrites() {
             // Partitions without new rows become empty with the same commit.
             for route in &target.routes {
-                sent.entry(route.partition).or_insert_with(|| SentRows { route: route.clone(), rows: 0 });
+                sent.entry(route.partition).or_insert_with(|| SentRows::none(route.clone()));
             }
         }
-        let rows = sent.values().map(|s| s.rows).sum();
+        let rows = sent.values().map(|s| s.rows + s.removed).sum();
         staged.touch(sent.values().map(|s| s.route.url.clone()));
         if sent.is_empty() && !kind.fills() {
             staged.settle();
             return Ok(0);
         }
         let parts = caller.unless_gone(self.seal(&target, &sent)).await?;
-        let command = Command::CommitWrite {
-            table: table.id,
-            write_id: target.write_id,
-            overwrite: kind.overwrites(),
-            parts,
-            refreshed: match kind {
-                WriteKind::Refresh(dataset) => Some(dataset.clone()),
-                _ => None,
-            },
-            based_on,
-        };
-        // From here on a caller that goes away must not take back what may be committed.
-        staged.settle();
-        match propose(&self.node, command).await {
-            Ok(Outcome::Committed { parts }) => {
-                self.publish(&target, &sent, &parts).await;
-                Ok(rows)
-            }
-            Ok(other) => Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}")).into()),
-            Err(error) => {
-                // What may have been committed must stay staged: the owners learn the outcome from the state.
-                if error.kind != ErrorKind::Unknown {
-                    staged.reopen();
+        let request = WriteRequest { id: caller.request().to_owned(), rows };
+        Ok(self.commit(&target, &sent, parts, &Commit { kind, based_on, request }, &mut staged).await?)
+    }
+
+    /// Empties a table, and says how many rows it had.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); `Conflict` when another write came between.
+    pub async fn clear(&self, state: &ClusterState, table: &Table, caller: &Caller) -> Result<u64> {
+        if table.load.is_some() {
+            return Err(still_loading(table));
+        }
+        let target = Arc::new(WriteTarget {
+            write_id: WriteId::new(),
+            table_id: table.id,
+            table: table.name.to_string(),
+            schema: Arc::clone(&table.schema.0),
+            form: WriteForm::Rows,
+            key_rule: KeyRule::LastArrival,
+            partition_spec: table.partition_spec.clone(),
+            overwrite: true,
+            routes: routes(state, table)?,
+        });
+        let full = |id: PartitionId| table.partitions.get(&id).filter(|p| p.rows > 0);
+        let sent: BTreeMap<PartitionId, SentRows> = target
+            .routes
+            .iter()
+            .filter(|route| full(route.partition).is_some())
+            .map(|route| (route.partition, SentRows::none(route.clone())))
+            .collect();
+        if sent.is_empty() {
+            return Ok(0);
+        }
+        let mut staged = Staged::new(self, &target);
+        let mut parts = caller.unless_gone(self.seal(&target, &sent)).await?;
+        // The rows that are counted here are those that go.
+        for part in &mut parts {
+            part.base = full(part.partition).map(|p| p.version);
+        }
+        let request = WriteRequest { id: caller.request().to_owned(), rows: table.rows() };
+        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request };
+        self.commit(&target, &sent, parts, &commit, &mut staged).await
+    }
+
+    /// Makes sealed parts visible, all at once. Parts that delete rows and that other writes came before are checked
+    /// against these first. Answers how many rows the request concerned, now or when it was applied before.
+    async fn commit(
+        &self,
+        target: &WriteTarget,
+        sent: &BTreeMap<PartitionId, SentRows>,
+        mut parts: Vec<StagedPart>,
+        commit: &Commit<'_>,
+        staged: &mut Staged,
+    ) -> Result<u64> {
+        for _ in 0..MOST_REBASES {
+            let command = Command::CommitWrite {
+                table: target.table_id,
+                write_id: target.write_id,
+                overwrite: commit.kind.overwrites(),
+                parts: parts.clone(),
+                refreshed: match commit.kind {
+                    WriteKind::Refresh(dataset) => Some(dataset.clone()),
+                    _ => None,
+                },
+                based_on: commit.based_on,
+                request: Some(commit.request.clone()),
+            };
+            // From here on a caller that goes away must not take back what may be committed.
+            staged.settle();
+            let outdated = match propose(&self.node, command).await {
+                Ok(Outcome::Committed { parts }) => {
+                    self.publish(target, sent, &parts).await;
+                    return Ok(commit.request.rows);
                 }
-                Err(error.into())
+                Ok(Outcome::Repeated { rows }) => {
+                    staged.reopen();
+                    return Ok(rows);
+                }
+                Ok(Outcome::Outdated { parts }) => parts,
+                Ok(other) => {
+                    return Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}")));
+                }
+                Err(error) => {
+                    // What may have been committed must stay staged: the owners learn the outcome from the state.
+                    if error.kind == ErrorKind::Unknown {
+                        return Err(unknown(&commit.request, &error));
+                    }
+                    staged.reopen();
+                    return Err(error);
+                }
+            };
+            staged.reopen();
+            if commit.kind.overwrites() {
+                break;
+            }
+            self.rebase(target, sent, &mut parts, &outdated).await?;
+        }
+        Err(Error::conflict(format!(
+            "table {}: other writes came between; nothing was changed, run the statement again",
+            target.table
+        )))
+    }
+
+    /// Lets the owners check parts against what was committed since they were sealed.
+    async fn rebase(
+        &self,
+        target: &WriteTarget,
+        sent: &BTreeMap<PartitionId, SentRows>,
+        parts: &mut [StagedPart],
+        outdated: &[CommittedPart],
+    ) -> Result<()> {
+        let state = self.node.state();
+        let made_by = |part: &CommittedPart| {
+            let partition = state.tables.get(&target.table_id)?.partitions.get(&part.partition)?;
+            partition.commits.iter().find(|commit| commit.version == part.version).map(|commit| commit.write_id)
+        };
+        let mut by_owner: HashMap<String, Vec<RebasePartition>> = HashMap::new();
+        for part in outdated {
+            let Some(sent) = sent.get(&part.partition) else { continue };
+            by_owner.entry(sent.route.url.clone()).or_default().push(RebasePartition {
+                partition_id: part.partition.0,
+                epoch: sent.route.epoch,
+                version: part.version,
+                version_write_id: made_by(part).map(|id| id.to_string()).unwrap_or_default(),
+            });
+        }
+        let calls = by_owner.into_iter().map(|(url, partitions)| async move {
+            let request = RebaseRequest { write_id: target.write_id.to_string(), partitions };
+            let reply = self.client(&url)?.rebase(request).await.map_err(Error::from);
+            Ok::<_, Error>(reply.map_err(|e| e.context(&format!("executor {url}")))?.into_inner().partitions)
+        });
+        for rebased in try_join_all(calls).await?.into_iter().flatten() {
+            if let Some(part) = parts.iter_mut().find(|part| part.partition.0 == rebased.partition_id) {
+                part.base = Some(rebased.base_version);
+                (part.rows, part.deleted) = (rebased.added, rebased.removed);
             }
         }
+        Ok(())
     }
 
     async fn seal(&self, target: &WriteTarget, sent: &BTreeMap<PartitionId, SentRows>) -> Result<Vec<StagedPart>> {
@@ -161,6 +306,7 @@ impl Writer {
                 partition_id: part.route.partition.0,
                 epoch: part.route.epoch,
                 expected_rows: part.rows,
+                expected_deletes: part.deletes,
                 overwrite: target.overwrite,
             });
         }
@@ -229,6 +375,16 @@ fn based_on(
     Ok(reads.then_some((ended.id, ended.version)))
 }
 
+/// What a client is told who is to find out by itself.
+fn unknown(request: &WriteRequest, error: &Error) -> Error {
+    let id = &request.id;
+    Error::unknown(format!(
+        "it is not known whether the write was applied; SELECT * FROM system.writes WHERE request_id = '{id}' tells, and \
+         the same statement sent again with the header {REQUEST_ID_HEADER}: {id} is applied once ({})",
+        error.message
+    ))
+}
+
 /// Owners of all partitions of a table; a write needs every one of them.
 fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
     table
@@ -247,16 +403,16 @@ fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
         .collect()
 }
 
-/// The input with exactly the table's column types, in its order.
-fn fitted(input: LogicalPlan, table: &Table) -> Result<LogicalPlan> {
+/// The input with exactly the column types of the write's form, in its order.
+fn fitted(input: LogicalPlan, target: &WriteTarget) -> Result<LogicalPlan> {
     let input = with_nullable_values(input)?;
-    let wanted = &table.schema.0;
+    let wanted = target.form.input(&target.schema);
     let schema = Arc::clone(input.schema());
-    if schema.fields().len() != wanted.fields().len() {
+    if schema.fields().len() != wanted.len() {
         return Err(Error::invalid(format!(
             "table {} has {} columns, but {} values are given",
-            table.name,
-            wanted.fields().len(),
+            target.table,
+            wanted.len(),
             schema.fields().len()
         )));
     }
@@ -264,7 +420,7 @@ fn fitted(input: LogicalPlan, table: &Table) -> Result<LogicalPlan> {
     let columns = schema
         .columns()
         .into_iter()
-        .zip(wanted.fields())
+        .zip(&wanted)
         .map(|(column, field)| {
             let expr = Expr::Column(column);
             let cast = expr.clone().cast_to(field.data_type(), schema.as_ref())?;
@@ -303,6 +459,8 @@ fn merge(reports: Vec<Vec<SentRows>>) -> Result<BTreeMap<PartitionId, SentRows>>
             }
             Some(known) if known.route.epoch == sent.route.epoch && known.route.executor == sent.route.executor => {
                 known.rows += sent.rows;
+                known.deletes += sent.deletes;
+                known.removed += sent.removed;
             }
             Some(known) => {
                 return Err(Error::stale_route(format!(
@@ -329,10 +487,10 @@ fn staged_parts(
             let expected = sent.get(&partition).ok_or_else(|| {
                 Error::internal(format!("executor {executor} sealed partition {partition}, which was not asked for"))
             })?;
-            if sealed.rows != expected.rows {
+            if (sealed.rows, sealed.deletes) != (expected.rows, expected.deletes) {
                 return Err(Error::internal(format!(
-                    "executor {executor} holds {} of the {} rows sent to partition {partition}",
-                    sealed.rows, expected.rows
+                    "executor {executor} holds {} rows and {} deletes of the {} and {} sent to partition {partition}",
+                    sealed.rows, sealed.deletes, expected.rows, expected.deletes
                 )));
             }
             let columns: Vec<ColumnSummary> = serde_json::from_str(&sealed.columns)
@@ -342,9 +500,11 @@ fn staged_parts(
                 epoch: expected.route.epoch,
                 executor: executor.clone(),
                 incarnation: incarnation.clone(),
-                rows: sealed.rows,
+                rows: sealed.added,
                 bytes: sealed.bytes,
                 columns,
+                deleted: sealed.removed,
+                base: sealed.base_version,
             })
         })
         .collect()

@@ -57,6 +57,7 @@ pub(super) fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::As
                     .map(|c| v1::Commit { version: c.version, write_id: c.write_id.to_string() })
                     .collect(),
                 params,
+                primary_key: table.primary_key.clone(),
             }
         })
         .collect();
@@ -116,10 +117,19 @@ mod tests {
             rows: 5,
             bytes: 50,
             columns: vec![],
+            deleted: 0,
+            base: None,
         };
         let parts = vec![part];
-        let after =
-            apply(Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None });
+        let after = apply(Command::CommitWrite {
+            table,
+            write_id,
+            overwrite: false,
+            parts,
+            refreshed: None,
+            based_on: None,
+            request: None,
+        });
 
         assert_eq!(Digest::of(&before, &id("b")), Digest::of(&after, &id("b")));
         assert!(!Digest::of(&after, &id("a")).holds_others_than(&Digest::of(&before, &id("a"))));

@@ -254,6 +254,8 @@ async fn an_executor_registers_and_is_told_what_to_hold_over_the_network() {
         rows: 3,
         bytes: 9,
         columns: vec![],
+        deleted: 0,
+        base: None,
     };
     leader
         .apply(Command::CommitWrite {
@@ -263,6 +265,7 @@ async fn an_executor_registers_and_is_told_what_to_hold_over_the_network() {
             parts: vec![part],
             refreshed: None,
             based_on: None,
+            request: None,
         })
         .await;
     let Down::Assignments(told) = next().await else { panic!() };

@@ -73,7 +73,7 @@ impl Answered {
 fn partitions_named(response: &Response) -> usize {
     match &response.outcome {
         Ok(Outcome::Partitions { partitions }) => partitions.len(),
-        Ok(Outcome::Committed { parts }) => parts.len(),
+        Ok(Outcome::Committed { parts } | Outcome::Outdated { parts }) => parts.len(),
         _ => 0,
     }
 }

@@ -51,9 +51,16 @@ impl ClusterState {
             Command::RenameTable { name, to, if_exists } => self.rename_table(&name, to, if_exists),
             Command::EnsurePartitions { table, partitions } => self.ensure_partitions(table, partitions),
             Command::Place { placements } => self.place(placements),
-            Command::CommitWrite { table, write_id, overwrite, parts, refreshed, based_on } => {
+            Command::CommitWrite { table, write_id, overwrite, parts, refreshed, based_on, request } => {
+                if let Some(rows) = request.as_ref().and_then(|request| self.written_before(request, write_id)) {
+                    return Ok(Outcome::Repeated { rows });
+                }
                 let refreshed = refreshed.map(|dataset| Dataset { refreshed_at_ms: Some(now_ms), ..dataset });
-                self.commit_write(table, write_id, overwrite, parts, refreshed, based_on)
+                let outcome = self.commit_write(table, write_id, overwrite, parts, refreshed, based_on)?;
+                if let (Outcome::Committed { .. }, Some(request)) = (&outcome, request) {
+                    self.note_written(request, table, write_id, now_ms);
+                }
+                Ok(outcome)
             }
         }
     }

@@ -8,7 +8,7 @@ use ancho_common::{
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::answered::Answered;
+use super::{answered::Answered, written::Written};
 
 /// The whole replicated state. Cloned on write only while a reader holds the former one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct ClusterState {
     pub executors: BTreeMap<ExecutorId, Executor>,
     /// Answers of the latest requests, so that a repeated request is answered and not applied again.
     pub(crate) answered: Answered,
+    /// What became of the latest writes.
+    #[serde(default)]
+    pub written: Written,
 }
 
 /// A table's full name. Names are compared as written; SQL folds unquoted ones to lower case before they get here.
@@ -175,7 +178,8 @@ pub struct CommitRecord {
     pub write_id: WriteId,
 }
 
-/// Statistics of one column. Bounds are text in the partition key's canonical form and only present where exact.
+/// Statistics of one column. Bounds are text in the partition key's canonical form; every value lies between them, and
+/// they are values of the column unless rows were deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnSummary {
     /// Number of NULLs, if known.

@@ -100,6 +100,9 @@ pub enum Command {
         /// The rows were made from those of this table at this version: refused if it has changed since.
         #[serde(default)]
         based_on: Option<(TableId, u64)>,
+        /// The request that asks for the write; one that was applied before is not applied again.
+        #[serde(default)]
+        request: Option<WriteRequest>,
     },
     /// Says that the load of a table goes on.
     RenewLoad {
@@ -127,6 +130,15 @@ pub enum Command {
         /// Which.
         executor: ExecutorId,
     },
+}
+
+/// Who asks for a write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteRequest {
+    /// Chosen by the client, or for it.
+    pub id: String,
+    /// Rows that it is told the write concerned.
+    pub rows: u64,
 }
 
 /// A table to create.
@@ -192,6 +204,13 @@ pub struct StagedPart {
     pub bytes: u64,
     /// Statistics of the staged rows, one per column.
     pub columns: Vec<ColumnSummary>,
+    /// Rows deleted one by one; 0 when overwriting.
+    #[serde(default)]
+    pub deleted: u64,
+    /// The version that the part builds on: one that deletes rows, or that says how many it replaces, is only committed
+    /// right after it. Rows that are merely added build on none.
+    #[serde(default)]
+    pub base: Option<u64>,
 }
 
 /// The answer to a request: what happened, or why nothing did.
@@ -250,6 +269,16 @@ pub enum Outcome {
     /// The write is visible.
     Committed {
         /// New version of each changed partition.
+        parts: Vec<CommittedPart>,
+    },
+    /// Nothing was changed: the request was applied before, by another write.
+    Repeated {
+        /// Rows that it was told then.
+        rows: u64,
+    },
+    /// Nothing was changed: other writes came between the version that a part builds on and this commit.
+    Outdated {
+        /// These partitions have other versions by now than the write builds on.
         parts: Vec<CommittedPart>,
     },
 }

@@ -15,6 +15,7 @@ mod writes;
 
 mod answered;
 mod statistics;
+mod written;
 
 mod invariants;
 
@@ -26,8 +27,9 @@ pub use cluster::{
 };
 pub use command::{
     AssignedPartition, Command, CommittedPart, NewPartition, NewTable, Outcome, Placement, Refusal, Request, Response,
-    StagedPart,
+    StagedPart, WriteRequest,
 };
 pub use invariants::violations;
 pub use tables::MAX_NAME_BYTES;
 pub use writes::KEEP_COMMITS;
+pub use written::{Written, WrittenRecord};

@@ -19,6 +19,21 @@ impl Statistics {
         Self { rows: 0, columns: empty_columns(schema) }
     }
 
+    /// Of all but so many of these rows. Bounds still enclose the rest; how many NULLs are left is not known.
+    pub(super) fn without(mut self, rows: u64, schema: &Schema) -> Self {
+        if rows == 0 {
+            return self;
+        }
+        self.rows = self.rows.saturating_sub(rows);
+        if self.rows == 0 {
+            return Self::empty(schema);
+        }
+        for column in &mut self.columns {
+            column.nulls = column.nulls.filter(|nulls| *nulls == 0);
+        }
+        self
+    }
+
     /// Of these rows and the others together.
     pub(super) fn merge(mut self, rows: u64, columns: &[ColumnSummary], schema: &Schema) -> Self {
         for (index, field) in schema.fields().iter().enumerate() {
@@ -102,6 +117,21 @@ mod tests {
         let with_unknown = [(3, a), (1, b), (5, unknown.clone())];
         assert_eq!(merged(DataType::Int64, &with_unknown), summary(None, None, Some("11")));
         assert_eq!(merged(DataType::Int64, &[(5, unknown.clone())]), unknown);
+    }
+
+    #[test]
+    fn deleted_rows_leave_bounds_that_enclose_the_rest() {
+        let schema = Schema::new(vec![Field::new("c", DataType::Int64, true)]);
+        let of = |nulls: u64| Statistics { rows: 5, columns: vec![summary(Some(nulls), Some("1"), Some("9"))] };
+        assert_eq!(of(2).without(0, &schema), of(2));
+        let left = of(2).without(1, &schema);
+        assert_eq!((left.rows, &left.columns[0]), (4, &summary(None, Some("1"), Some("9"))));
+        assert_eq!(of(0).without(4, &schema).columns[0], summary(Some(0), Some("1"), Some("9")));
+        assert_eq!(of(2).without(5, &schema), Statistics::empty(&schema));
+        // Rows that were all NULL when they were counted may not be any more: nothing is known of them.
+        let nulls = Statistics { rows: 2, columns: vec![summary(Some(2), None, None)] }.without(1, &schema);
+        let more = nulls.merge(1, &[summary(Some(0), Some("3"), Some("3"))], &schema);
+        assert_eq!(more.columns[0], summary(None, None, None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use ancho_common::{
     error::Error,
     ids::{ExecutorId, PartitionId, TableId},
     partition::{PartitionKey, Partitioner},
+    storable::is_key_type,
 };
 
 use super::{
@@ -34,6 +35,7 @@ impl NewTable {
         self.check()?;
         let partitioner = Partitioner::try_new(self.schema.0.clone(), &self.partition_spec)
             .map_err(|e| e.context(&format!("table {}", self.name)))?;
+        self.check_key_settings()?;
         if !self.primary_key.is_empty() {
             for column in partitioner.source_columns() {
                 if !self.primary_key.contains(&column) {
@@ -46,6 +48,30 @@ impl NewTable {
             }
         }
         Ok(partitioner)
+    }
+
+    /// The engine can tell the key's values apart, and the settings that speak of a key have one.
+    fn check_key_settings(&self) -> Result<(), Error> {
+        for column in &self.primary_key {
+            if let Ok(field) = self.schema.0.field_with_name(column)
+                && !is_key_type(field.data_type())
+            {
+                return Err(Error::invalid(format!(
+                    "table {}: primary key column {column:?} has type {}; a key may have booleans, integers, decimals, \
+                     texts, binaries, dates, times and timestamps",
+                    self.name,
+                    field.data_type()
+                )));
+            }
+        }
+        let by_key = self.params.get("cayenne_deletion_mode").is_some_and(|mode| mode == "key");
+        if by_key && self.primary_key.is_empty() {
+            return Err(Error::invalid(format!(
+                "table {}: cayenne_deletion_mode = key needs a PRIMARY KEY",
+                self.name
+            )));
+        }
+        Ok(())
     }
 
     /// The checks that depend on nothing but the declaration's own text.

@@ -127,16 +127,26 @@ impl Cluster {
             } else {
                 vec![known(&number.to_string(), &rows.to_string()), known("a", "b")]
             },
+            deleted: 0,
+            base: None,
         }
     }
 }
 
 fn write(table: TableId, write_id: WriteId, parts: Vec<StagedPart>) -> Command {
-    Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None }
+    Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None, request: None }
 }
 
 fn overwrite(table: TableId, parts: Vec<StagedPart>, refreshed: Option<Dataset>) -> Command {
-    Command::CommitWrite { table, write_id: WriteId::new(), overwrite: true, parts, refreshed, based_on: None }
+    Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: true,
+        parts,
+        refreshed,
+        based_on: None,
+        request: None,
+    }
 }
 
 #[test]
@@ -378,6 +388,80 @@ fn a_commit_changes_all_its_partitions_or_none() {
     assert_eq!(cluster.ok(write(table, write_id, parts(&cluster))), committed, "a write is committed once");
     assert_eq!(cluster.0.tables[&table].rows(), 12);
     assert_eq!(cluster.partition(table, 0).version, 2);
+}
+
+#[test]
+fn deletes_are_committed_on_the_version_that_they_were_checked_against() {
+    let mut cluster = Cluster::with_executors(&["a"]);
+    let table = cluster.create(new_table("t", 2, &["a"]));
+    let first = vec![cluster.part(table, 0, 5), cluster.part(table, 1, 2)];
+    cluster.ok(write(table, WriteId::new(), first));
+    let delete = |cluster: &Cluster, deleted: u64, base: Option<u64>| StagedPart {
+        deleted,
+        base,
+        columns: vec![],
+        ..cluster.part(table, 0, 0)
+    };
+    for (deleted, base) in [(1, None), (6, Some(1))] {
+        let wrong = delete(&cluster, deleted, base);
+        assert_eq!(cluster.refused(write(table, WriteId::new(), vec![wrong])).kind, ErrorKind::Invalid);
+    }
+    let part = delete(&cluster, 2, Some(1));
+    cluster.ok(write(table, WriteId::new(), vec![part.clone(), cluster.part(table, 1, 1)]));
+    assert_eq!((cluster.partition(table, 0).rows, cluster.0.tables[&table].rows()), (3, 6));
+    // The same base again: one of two writes comes first, the other one changes nothing, in no partition.
+    let late = vec![part, cluster.part(table, 1, 9)];
+    let outdated = vec![CommittedPart { partition: PartitionId(1), version: 2 }];
+    assert_eq!(cluster.ok(write(table, WriteId::new(), late)), Outcome::Outdated { parts: outdated });
+    assert_eq!((cluster.0.tables[&table].rows(), cluster.0.tables[&table].version), (6, 2));
+    // Rows that are only added build on no version.
+    let more = cluster.part(table, 0, 1);
+    cluster.ok(write(table, WriteId::new(), vec![more]));
+    let all = delete(&cluster, 4, Some(3));
+    cluster.ok(write(table, WriteId::new(), vec![all]));
+    let empty = ColumnSummary { nulls: Some(0), min: None, max: None };
+    assert_eq!((cluster.partition(table, 0).rows, &cluster.partition(table, 0).columns[0]), (0, &empty));
+}
+
+#[test]
+fn a_request_that_comes_again_is_not_applied_again() {
+    let mut cluster = Cluster::with_executors(&["a"]);
+    let table = cluster.create(new_table("t", 1, &["a"]));
+    let asked = |cluster: &Cluster, id: &str, base: Option<u64>| Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts: vec![StagedPart { base, ..cluster.part(table, 0, 3) }],
+        refreshed: None,
+        based_on: None,
+        request: Some(WriteRequest { id: id.into(), rows: 3 }),
+    };
+    let outdated = asked(&cluster, "x", Some(7));
+    assert!(matches!(cluster.ok(outdated), Outcome::Outdated { .. }));
+    let first = asked(&cluster, "x", None);
+    assert!(matches!(cluster.ok(first.clone()), Outcome::Committed { .. }), "what changed nothing is not remembered");
+    assert!(matches!(cluster.ok(first), Outcome::Committed { .. }), "the same write is answered as before");
+    let again = asked(&cluster, "x", None);
+    assert_eq!(cluster.ok(again), Outcome::Repeated { rows: 3 });
+    let other = asked(&cluster, "y", None);
+    cluster.ok(other);
+    let (rows, written) = (cluster.0.tables[&table].rows(), cluster.0.written.find("y").unwrap());
+    assert_eq!((rows, written.rows, written.version, written.at_ms), (6, 3, 2, 77));
+    cluster.ok(Command::DropTable { name: TableName::public("t"), if_exists: false });
+    let late = asked_of_dropped(table);
+    assert_eq!(cluster.ok(late), Outcome::Repeated { rows: 3 });
+}
+
+fn asked_of_dropped(table: TableId) -> Command {
+    Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts: vec![],
+        refreshed: None,
+        based_on: None,
+        request: Some(WriteRequest { id: "x".into(), rows: 3 }),
+    }
 }
 
 #[test]

@@ -13,8 +13,9 @@ use arrow::datatypes::Schema;
 use super::{
     apply::Applied,
     cluster::{ClusterState, CommitRecord, Dataset, Partition, Table},
-    command::{CommittedPart, Outcome, StagedPart},
+    command::{CommittedPart, Outcome, StagedPart, WriteRequest},
     statistics::Statistics,
+    written::WrittenRecord,
 };
 
 /// Commits that a partition remembers by write id.
@@ -48,6 +49,10 @@ impl ClusterState {
         }
         if overwrite {
             check_covered(table, &seen)?;
+        }
+        let outdated: Vec<CommittedPart> = parts.iter().filter_map(|part| outdated(table, part)).collect();
+        if !outdated.is_empty() {
+            return Ok(Outcome::Outdated { parts: outdated });
         }
         if refreshed.is_some() && table.dataset.is_none() {
             return Err(Error::invalid(format!(
@@ -94,6 +99,22 @@ impl ClusterState {
         }
     }
 
+    /// Rows of the write that a request made before, unless it is this one and its commits are still remembered.
+    pub(super) fn written_before(&self, request: &WriteRequest, write_id: WriteId) -> Option<u64> {
+        let record = self.written.find(&request.id)?;
+        let table = self.tables.get(&record.table);
+        let remembered = table.is_some_and(|table| committed_before(table, write_id).is_some());
+        (!remembered).then_some(record.rows)
+    }
+
+    /// Remembers what a request did.
+    pub(super) fn note_written(&mut self, request: WriteRequest, id: TableId, write_id: WriteId, at_ms: u64) {
+        let WriteRequest { id: request, rows } = request;
+        let Some(table) = self.tables.get(&id).filter(|_| self.written.find(&request).is_none()) else { return };
+        let (table_name, version) = (table.name.to_string(), table.version);
+        self.written.push(request, WrittenRecord { table: id, table_name, write_id, rows, version, at_ms });
+    }
+
     /// Whether a part was staged by who may write its partition now, in the start of the process that still runs.
     fn check_part(&self, table: &Table, part: &StagedPart) -> Result<(), Error> {
         let Some(partition) = table.partitions.get(&part.partition) else {
@@ -119,8 +140,25 @@ impl ClusterState {
                 part.executor
             )));
         }
-        check_statistics(table, part).map_err(|e| e.context(&place))
+        check_statistics(table, part).and_then(|()| check_deleted(partition, part)).map_err(|e| e.context(&place))
     }
+}
+
+/// The present version of a part's partition, if the part builds on another one.
+fn outdated(table: &Table, part: &StagedPart) -> Option<CommittedPart> {
+    let partition = table.partitions.get(&part.partition)?;
+    let base = part.base?;
+    (base != partition.version).then_some(CommittedPart { partition: partition.id, version: partition.version })
+}
+
+fn check_deleted(partition: &Partition, part: &StagedPart) -> Result<(), Error> {
+    if part.deleted > 0 && part.base.is_none() {
+        return Err(Error::invalid("a staged part deletes rows without saying of which version"));
+    }
+    if part.base == Some(partition.version) && part.deleted > partition.rows {
+        return Err(Error::invalid(format!("{} rows are deleted of {}", part.deleted, partition.rows)));
+    }
+    Ok(())
 }
 
 fn check_statistics(table: &Table, part: &StagedPart) -> Result<(), Error> {
@@ -170,7 +208,7 @@ impl Partition {
         } else {
             Statistics { rows: self.rows, columns: std::mem::take(&mut self.columns) }
         };
-        let merged = former.merge(part.rows, &part.columns, schema);
+        let merged = former.without(part.deleted, schema).merge(part.rows, &part.columns, schema);
         self.rows = merged.rows;
         self.columns = merged.columns;
         self.bytes = self.bytes.saturating_add(part.bytes);

@@ -35,6 +35,7 @@ use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
 pub use self::encode::{DEFAULT_MESSAGE_BYTES, MESSAGE_BYTES_HEADER, TARGET_MESSAGE_BYTES};
 use self::encode::{encode, message_limit, schema_bytes};
 use super::{
+    caller::RequestId,
     handle::StatementHandle,
     metrics::{Measured, StatementMeter},
     service::{SharedService, StatementKind},
@@ -98,7 +99,12 @@ impl FlightFrontend {
     }
 
     /// Schema and ticket of what a descriptor asks for. Applies it if it is an update.
-    async fn describe(&self, command: Command, meter: &mut StatementMeter) -> Result<(SchemaRef, Any)> {
+    async fn describe(
+        &self,
+        command: Command,
+        request: RequestId,
+        meter: &mut StatementMeter,
+    ) -> Result<(SchemaRef, Any)> {
         let (schema, handle) = match &command {
             Command::CommandStatementQuery(query) => {
                 refuse_transaction(query.transaction_id.as_ref())?;
@@ -116,7 +122,7 @@ impl FlightFrontend {
         }
         meter.measure(Measured::Update);
         let schema = self.statements.announced(&handle).await?;
-        let changed = self.statements.update(handle).await?;
+        let changed = self.statements.update(handle, request).await?;
         meter.add_rows(usize::try_from(changed).unwrap_or(0));
         let told =
             StatementHandle { changed: Some(changed), ..StatementHandle::plain(String::new(), StatementKind::Update) };
@@ -193,10 +199,11 @@ impl FlightService for FlightFrontend {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        let id = RequestId::of_call(request.metadata()).map_err(to_status)?;
         let descriptor = request.into_inner();
         let mut meter = StatementMeter::start(FRONTEND, Measured::Prepare);
         let described = async {
-            let (schema, ticket) = self.describe(decode_command(&descriptor.cmd)?, &mut meter).await?;
+            let (schema, ticket) = self.describe(decode_command(&descriptor.cmd)?, id, &mut meter).await?;
             let ticket = Ticket::new(ticket.encode_to_vec());
             let info = FlightInfo {
                 schema: schema_bytes(&schema)?,
@@ -240,8 +247,9 @@ impl FlightService for FlightFrontend {
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let id = RequestId::of_call(request.metadata()).map_err(to_status)?;
         let meter = StatementMeter::start(FRONTEND, Measured::Update);
-        let answer = meter.finish_counted(self.put(request.into_inner()).await).map_err(to_status)?;
+        let answer = meter.finish_counted(self.put(request.into_inner(), id).await).map_err(to_status)?;
         let stream: Self::DoPutStream = stream::iter([Ok(PutResult { app_metadata: answer })]).boxed();
         Ok(Response::new(stream))
     }

@@ -13,11 +13,11 @@ use prost::Message;
 use tonic::Streaming;
 
 use super::{FlightFrontend, decode_command, refuse_transaction, refused};
-use crate::frontend::{handle::StatementHandle, statements::Statements};
+use crate::frontend::{caller::RequestId, handle::StatementHandle, statements::Statements};
 
 impl FlightFrontend {
     /// Takes what a client puts; the metadata of the answer, and how many rows were changed.
-    pub(super) async fn put(&self, mut messages: Streaming<FlightData>) -> Result<(Bytes, i64)> {
+    pub(super) async fn put(&self, mut messages: Streaming<FlightData>, request: RequestId) -> Result<(Bytes, i64)> {
         let first = messages
             .message()
             .await?
@@ -29,7 +29,7 @@ impl FlightFrontend {
         match decode_command(&descriptor.cmd)? {
             Command::CommandStatementUpdate(update) => {
                 refuse_transaction(update.transaction_id.as_ref())?;
-                self.statements.update_text(&update.query).await.map(updated)
+                self.statements.update_text(&update.query, request).await.map(updated)
             }
             Command::CommandPreparedStatementQuery(query) => {
                 let handle = StatementHandle::decode(&query.prepared_statement_handle)?;
@@ -41,7 +41,7 @@ impl FlightFrontend {
                 let handle = StatementHandle::decode(&update.prepared_statement_handle)?;
                 // JDBC and Go drivers send the rows along with the update instead of binding them first.
                 let handle = bind(handle, first, messages).await?;
-                self.statements.update(handle).await.map(updated)
+                self.statements.update(handle, request).await.map(updated)
             }
             Command::CommandStatementIngest(ingest) => Err(Error::unsupported(format!(
                 "table {}: bulk ingestion is not supported yet; insert by prepared statement",

@@ -25,12 +25,13 @@ use axum::{
     routing::{get, post},
 };
 use futures::{StreamExt, stream};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::render::{Format, Renderer};
 use super::{
+    caller::{REQUEST_ID_HEADER, RequestId},
     metrics::{Measured, StatementMeter},
     service::{SharedService, StatementKind},
     statements::{EdgeRows, Prepared, Statements},
@@ -105,7 +106,8 @@ async fn sql(
         let Some(format) = Format::accepted(&headers) else { return Ok(Err(not_acceptable())) };
         let prepared = request(&statements, &headers, &body).await?;
         if prepared.handle.kind == StatementKind::Update {
-            return Ok(Ok(Answer::Update(statements.update(prepared.handle).await?)));
+            let id = RequestId::chosen(headers.get(REQUEST_ID_HEADER).map(HeaderValue::as_bytes))?;
+            return Ok(Ok(Answer::Update(statements.update(prepared.handle, id).await?)));
         }
         let mut rows = statements.run(prepared.handle).await?;
         // The first rows decide about the status: an error up to here is an error answer.

@@ -63,11 +63,28 @@ enum Step {
         overwrite: bool,
         refreshed: bool,
         stale_base: Option<bool>,
-        parts: Vec<(u8, u8, bool)>,
+        parts: Vec<Part>,
     },
     Repeat {
         request: u8,
     },
+}
+
+/// A part of a write, in terms of positions.
+#[derive(Debug, Clone)]
+struct Part {
+    partition: u8,
+    rows: u8,
+    stale: bool,
+    deleted: u8,
+    /// How far the version it builds on is behind.
+    behind: Option<u8>,
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let behind = prop::option::weighted(0.5, prop_oneof![9 => Just(0u8), 1 => Just(1u8)]);
+    (0..5u8, 0..9u8, prop::bool::weighted(0.1), prop_oneof![Just(0u8), 0..4u8], behind)
+        .prop_map(|(partition, rows, stale, deleted, behind)| Part { partition, rows, stale, deleted, behind })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -90,7 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(name, keys, owner)| Step::Ensure { name, keys, owner }),
         1 => (prop::collection::vec((0..12u8, prop::bool::weighted(0.9)), 0..4), small.clone())
             .prop_map(|(partitions, owner)| Step::Place { partitions, owner }),
-        6 => (small.clone(), 0..20u8, prop::bool::weighted(0.3), any::<bool>(), prop::option::weighted(0.2, any::<bool>()), prop::collection::vec((0..5u8, 0..9u8, prop::bool::weighted(0.1)), 0..4))
+        6 => (small.clone(), 0..20u8, prop::bool::weighted(0.3), any::<bool>(), prop::option::weighted(0.2, any::<bool>()), prop::collection::vec(part(), 0..4))
             .prop_map(|(name, write, overwrite, refreshed, stale_base, parts)| Step::Commit { name, write, overwrite, refreshed, stale_base, parts }),
         1 => any::<u8>().prop_map(|request| Step::Repeat { request }),
     ]
@@ -111,8 +128,8 @@ fn all_partitions(state: &ClusterState) -> Vec<(PartitionId, u64)> {
     state.tables.values().flat_map(|t| t.partitions.values().map(|p| (p.id, p.epoch))).collect()
 }
 
-fn staged(state: &ClusterState, table: &Table, part: &(u8, u8, bool)) -> Option<StagedPart> {
-    let (position, rows, stale) = *part;
+fn staged(state: &ClusterState, table: &Table, part: &Part) -> Option<StagedPart> {
+    let Part { partition: position, rows, stale, deleted, behind } = *part;
     let partition = table.partitions.values().nth(position.into())?;
     let owner = state.executors.get(partition.owners.first()?)?;
     let column = |min: u8| ColumnSummary {
@@ -128,6 +145,8 @@ fn staged(state: &ClusterState, table: &Table, part: &(u8, u8, bool)) -> Option<
         rows: rows.into(),
         bytes: u64::from(rows) * 8,
         columns: vec![column(rows), column(position)],
+        deleted: deleted.into(),
+        base: behind.map(|n| partition.version.saturating_sub(n.into())),
     })
 }
 
@@ -209,6 +228,7 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 parts: table.iter().flat_map(|t| parts.iter().filter_map(|p| staged(state, t, p))).collect(),
                 refreshed: refreshed.then_some(source),
                 based_on: base.zip(*stale_base).map(|((id, version), stale)| (id, version + u64::from(stale))),
+                request: (write % 3 != 0).then(|| WriteRequest { id: (write % 5).to_string(), rows: 1 }),
             }
         }
         Step::Repeat { .. } => Command::InitCluster { cluster_id: "c".into() },

@@ -1,0 +1,177 @@
+//! The key of an open partition.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::Schema;
+use arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
+
+use super::reader::{KeyReader, StoredKeys};
+use crate::error::{Error, Place, Result};
+use crate::keys::encoder::KeyEncoder;
+use crate::keys::index::KeyIndex;
+use crate::keys::position::Position;
+use crate::keys::spec::KeySpec;
+use crate::keys::times::time_at;
+use crate::keys::write_keys::{KeyRule, WriteKeys};
+use crate::pin::PinnedVersion;
+use crate::state::{DataFile, VisibleFile};
+
+/// What an open partition of a keyed table has besides others.
+pub(crate) struct Keyed {
+    pub(crate) spec: KeySpec,
+    pub(crate) encoder: KeyEncoder,
+    /// Bytes for the index, and for the keys of each write.
+    pub(crate) budget: usize,
+    /// Held from the moment at which stored rows are looked up until what follows from it is committed.
+    commits: Arc<tokio::sync::Mutex<()>>,
+    index: Mutex<Indexed>,
+}
+
+/// An index and the files whose visible rows are in it. Files that are not are taken in before the index is asked, so
+/// a new index knows nothing and every way in which files come needs no care of its own.
+pub(crate) struct Indexed {
+    pub(crate) index: KeyIndex,
+    covered: HashSet<Uuid>,
+    /// The generation whose visible rows are all in it, with no others in their place.
+    generation: Option<u64>,
+}
+
+/// Nobody else changes which rows are visible.
+pub(crate) type CommitGuard = OwnedMutexGuard<()>;
+
+impl Keyed {
+    pub(crate) fn new(spec: KeySpec, schema: &Schema, budget: usize) -> Result<Self> {
+        let encoder = KeyEncoder::new(&spec, schema)?;
+        let index = Mutex::new(Indexed::new(&spec, &encoder, budget));
+        Ok(Self { spec, encoder, budget, commits: Arc::default(), index })
+    }
+
+    /// The rule of a write that asks for `wanted`.
+    pub(crate) fn rule(&self, wanted: Option<KeyRule>) -> KeyRule {
+        match wanted {
+            None | Some(KeyRule::NewestTime) if self.spec.time.is_some() => KeyRule::NewestTime,
+            None | Some(KeyRule::NewestTime) => KeyRule::LastArrival,
+            Some(rule) => rule,
+        }
+    }
+
+    /// The columns of the key in a batch that has them under their names, in the order of the key.
+    pub(crate) fn key_columns(
+        &self,
+        place: &Arc<Place>,
+        schema: &Schema,
+        batch: &RecordBatch,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut columns = Vec::with_capacity(self.spec.columns.len());
+        for &index in &self.spec.columns {
+            let field = schema.field(index);
+            let mismatch = |detail: String| Error::SchemaMismatch {
+                place: Arc::clone(place),
+                column: field.name().clone(),
+                detail,
+            };
+            let column = batch.column_by_name(field.name());
+            let column = column.ok_or_else(|| mismatch("it is missing from the batch of keys".to_owned()))?;
+            if column.data_type() != field.data_type() {
+                let (declared, given) = (field.data_type(), column.data_type());
+                return Err(mismatch(format!("its type is {declared} and the batch of keys has {given}")));
+            }
+            let nulls = column.logical_null_count();
+            if nulls > 0 {
+                return Err(Error::NullInKey { place: Arc::clone(place), column: field.name().clone(), nulls });
+            }
+            columns.push(Arc::clone(column));
+        }
+        Ok(columns)
+    }
+
+    pub(crate) async fn begin_commit(&self) -> CommitGuard {
+        Arc::clone(&self.commits).lock_owned().await
+    }
+
+    pub(crate) fn with_index<T>(&self, work: impl FnOnce(&mut Indexed) -> T) -> T {
+        work(&mut self.index.lock())
+    }
+
+    /// Takes in the files of the pinned version that the index does not know. The caller holds the guard, so that
+    /// the pinned version is the newest one.
+    pub(crate) async fn cover(&self, pin: &PinnedVersion, _guard: &CommitGuard) -> Result<()> {
+        let missing: Vec<VisibleFile> = self.with_index(|indexed| {
+            if indexed.index.is_stale(pin.files().len(), pin.summary().rows) {
+                *indexed = Indexed::new(&self.spec, &self.encoder, self.budget);
+            }
+            pin.files().iter().filter(|entry| !indexed.covered.contains(&entry.file.id)).cloned().collect()
+        });
+        if !missing.is_empty() {
+            self.with_index(|indexed| indexed.generation = None);
+        }
+        for entry in missing {
+            let mut batches = KeyReader::new(pin, self).read(&entry, Vec::new())?;
+            let file = self.with_index(|indexed| indexed.index.add_file(entry.file.id, entry.file.summary.rows));
+            while let Some(batch) = batches.next().await {
+                let StoredKeys { keys, times, rows } = batch?;
+                self.with_index(|indexed| {
+                    for (index, &row) in rows.iter().enumerate() {
+                        let time = times.as_ref().and_then(|times| time_at(times, index));
+                        indexed.index.insert(keys.get(index), Position { file, row }, time);
+                    }
+                });
+            }
+            self.with_index(|indexed| indexed.covered.insert(entry.file.id));
+        }
+        self.with_index(|indexed| indexed.generation = Some(pin.generation()));
+        Ok(())
+    }
+
+    /// Follows a commit that made the rows of a write visible: `files` are its files, in the order of the positions in
+    /// `keys`, and `shown` says which of its rows can be seen. Without keys the files are taken in when they are needed.
+    pub(crate) fn follow(
+        &self,
+        generation: u64,
+        files: &[Arc<DataFile>],
+        keys: Option<&WriteKeys>,
+        shown: impl Fn(Position) -> bool,
+    ) {
+        self.with_index(|indexed| {
+            let followed = indexed.generation.is_some_and(|before| before + 1 == generation);
+            indexed.generation = None;
+            let Some(keys) = keys else { return };
+            let numbers: Vec<u32> =
+                files.iter().map(|file| indexed.index.add_file(file.id, file.summary.rows)).collect();
+            for number in 0..keys.len() {
+                if let Some(at) = keys.row(number).filter(|at| shown(*at)) {
+                    let position = Position { file: numbers[at.file as usize], row: at.row };
+                    indexed.index.insert(keys.keys().get(number), position, keys.time(number));
+                }
+            }
+            indexed.covered.extend(files.iter().map(|file| file.id));
+            if followed {
+                indexed.generation = Some(generation);
+            }
+        });
+    }
+}
+
+impl Indexed {
+    fn new(spec: &KeySpec, encoder: &KeyEncoder, budget: usize) -> Self {
+        let index = KeyIndex::new(encoder.encoding(), spec.time.is_some(), budget);
+        Self { index, covered: HashSet::new(), generation: None }
+    }
+
+    /// Whether what is found is true of the pinned version.
+    pub(crate) fn is_of(&self, pin: &PinnedVersion) -> bool {
+        self.generation == Some(pin.generation())
+    }
+}
+
+impl std::fmt::Debug for Keyed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keyed").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
