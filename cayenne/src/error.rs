@@ -150,6 +150,22 @@ pub enum Error {
         /// What is wrong.
         detail: String,
     },
+    /// A change of the columns that is not possible, or that could lose values.
+    #[error("column '{column}' cannot be changed like this: {detail}")]
+    SchemaChangeRefused {
+        /// Path of the column.
+        column: String,
+        /// Why not.
+        detail: String,
+    },
+    /// An option that cannot work.
+    #[error("option {option}: {detail}")]
+    BadOption {
+        /// Its name.
+        option: &'static str,
+        /// What is wrong with it and what to do.
+        detail: String,
+    },
     /// A batch does not have the schema of the partition.
     #[error("{place}: column '{column}' does not match the table: {detail}")]
     SchemaMismatch {
@@ -415,6 +431,8 @@ impl Error {
             self,
             Error::UnsupportedType { .. }
                 | Error::BadSchema { .. }
+                | Error::BadOption { .. }
+                | Error::SchemaChangeRefused { .. }
                 | Error::SchemaMismatch { .. }
                 | Error::NullInColumn { .. }
                 | Error::ValueOutOfRange { .. }

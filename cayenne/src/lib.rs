@@ -20,6 +20,7 @@
 //! write and read paths and what happens after a crash. Start reading at [`Partition`], then [`StagedWriter`], then [`scan`].
 
 mod cache;
+mod compaction;
 mod deletion_vector;
 mod error;
 mod failpoint;
@@ -32,6 +33,7 @@ mod publish;
 mod replace;
 mod row_id;
 mod scan;
+mod schema;
 mod schema_check;
 mod staged_writer;
 mod stats;
@@ -47,6 +49,7 @@ mod sink;
 mod state;
 
 pub use cache::ReadCache;
+pub use compaction::{CompactionOptions, CompactionTrigger, RowOrder};
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
@@ -57,6 +60,7 @@ pub use publish::StagedInfo;
 pub use replace::{Replaced, Replacement};
 pub use row_id::{FILE_COLUMN, ROW_COLUMN};
 pub use scan::{ScanRequest, scan};
+pub use schema::SchemaChange;
 pub use schema_check::check_schema;
 pub use staged_writer::StagedWriter;
 pub use stats::{ColumnSummary, DataSummary, WriteSummary};
