@@ -38,6 +38,7 @@ mod schema_check;
 mod staged_writer;
 mod stats;
 mod table;
+mod type_conversion;
 mod value_range;
 mod verify;
 
@@ -49,7 +50,10 @@ mod sink;
 mod state;
 
 pub use cache::ReadCache;
-pub use compaction::{CompactionOptions, CompactionTrigger, RowOrder};
+pub use compaction::{
+    CompactionOptions, CompactionReport, CompactionResources, CompactionRunner, CompactionRunnerOptions,
+    CompactionStats, CompactionTrigger, DEFAULT_MEMORY_FRACTION, RowOrder,
+};
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
@@ -65,4 +69,5 @@ pub use schema_check::check_schema;
 pub use staged_writer::StagedWriter;
 pub use stats::{ColumnSummary, DataSummary, WriteSummary};
 pub use table::CayenneTable;
+pub use type_conversion::{TypeConversion, UnsupportedTypeAction};
 pub use verify::{DamagedFile, VerifyReport};

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chrono::SecondsFormat;
 
 use crate::cache::ReadCache;
+use crate::compaction::{CompactionOptions, RowOrder};
 use crate::failpoint::Failpoints;
 
 /// Which partition a directory holds. Recorded at creation and never changed.
@@ -136,6 +137,10 @@ pub struct PartitionOptions {
     pub clock: Clock,
     /// Footers of data files, shared by all partitions that are given the same cache.
     pub cache: ReadCache,
+    /// When [`Partition::compact`](crate::Partition::compact) rewrites files.
+    pub compaction: CompactionOptions,
+    /// The order of rows inside rewritten files. Files that exist keep theirs until they are rewritten.
+    pub row_order: RowOrder,
     /// Hook for tests.
     pub failpoints: Option<Arc<dyn Failpoints>>,
 }
@@ -147,6 +152,8 @@ impl Default for PartitionOptions {
             retention: Retention::default(),
             clock: Clock::default(),
             cache: ReadCache::shared(),
+            compaction: CompactionOptions::default(),
+            row_order: RowOrder::default(),
             failpoints: None,
         }
     }

@@ -57,6 +57,7 @@ impl Partition {
         options: PartitionOptions,
     ) -> Result<Self> {
         check_schema(&schema)?;
+        options.row_order.check(&schema)?;
         layout::create_directory(dir)?;
         let lock = lock(dir)?;
         if dir.join(layout::METASTORE).exists() {

@@ -25,7 +25,12 @@ pub fn check_schema(schema: &Schema) -> Result<()> {
         return Err(Error::BadSchema { detail: "a table needs at least one column".to_owned() });
     }
     check_names(schema.fields(), "")?;
-    schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
+    schema.fields().iter().try_for_each(|field| check_column(field))
+}
+
+/// Refuses a column that cannot be stored without loss.
+pub(crate) fn check_column(field: &Field) -> Result<()> {
+    check_field(field, field.name())
 }
 
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::options::Compression;
 
 /// Triggers and bounds of compaction. The defaults suit tables that are written now and then.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactionOptions {
-    /// Rewritten files are ended at about this many bytes. A file under a quarter of it is *small*.
-    pub target_file_bytes: u64,
-    /// This many small files start a pass (`cayenne_compaction_trigger_files`).
+    /// This many small files, of less than a quarter of the partition's
+    /// [`target_file_bytes`](crate::PartitionOptions::target_file_bytes), start a pass (`cayenne_compaction_trigger_files`).
     pub trigger_files: usize,
     /// As many commits whose files were never rewritten start a pass (`cayenne_compaction_trigger_protected_snapshots`).
     pub trigger_commits: usize,
@@ -24,12 +24,13 @@ pub struct CompactionOptions {
     pub max_levels: usize,
     /// Files that one pass reads (`cayenne_compaction_max_files_per_pick`).
     pub max_files_per_pick: usize,
+    /// How rewritten rows are encoded.
+    pub compression: Compression,
 }
 
 impl Default for CompactionOptions {
     fn default() -> Self {
         Self {
-            target_file_bytes: 256 << 20,
             trigger_files: 8,
             trigger_commits: 8,
             trigger_age: Some(Duration::from_secs(300)),
@@ -37,6 +38,7 @@ impl Default for CompactionOptions {
             trigger_deleted_share: 0.2,
             max_levels: 3,
             max_files_per_pick: 32,
+            compression: Compression::default(),
         }
     }
 }
@@ -50,12 +52,9 @@ impl CompactionOptions {
     /// The options with what is too small to work raised: triggers and picks to 2 files, levels to 1; an age of zero is none.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for a target size or a tombstone trigger of zero, and for a share outside (0, 1].
+    /// [`Error::BadOption`] for a tombstone trigger of zero, and for a share outside (0, 1].
     pub fn checked(mut self) -> Result<Self> {
         let refuse = |option: &'static str, detail: &str| Err(Error::BadOption { option, detail: detail.to_owned() });
-        if self.target_file_bytes == 0 {
-            return refuse("target_file_bytes", "a file needs at least one byte");
-        }
         if self.trigger_tombstones == 0 {
             return refuse("trigger_tombstones", "it must be at least 1");
         }
@@ -68,11 +67,6 @@ impl CompactionOptions {
         self.max_levels = self.max_levels.max(1);
         self.trigger_age = self.trigger_age.filter(|age| !age.is_zero());
         Ok(self)
-    }
-
-    /// Files below this many bytes are small.
-    pub(crate) fn small_bytes(&self) -> u64 {
-        (self.target_file_bytes / 4).max(1)
     }
 }
 
@@ -95,7 +89,6 @@ mod tests {
         assert_eq!((checked.max_levels, checked.max_files_per_pick, checked.trigger_age), (1, 2, None));
         let refused = [
             CompactionOptions { trigger_tombstones: 0, ..CompactionOptions::default() },
-            CompactionOptions { target_file_bytes: 0, ..CompactionOptions::default() },
             CompactionOptions { trigger_deleted_share: 0.0, ..CompactionOptions::default() },
             CompactionOptions { trigger_deleted_share: f64::NAN, ..CompactionOptions::default() },
         ];

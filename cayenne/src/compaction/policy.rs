@@ -44,6 +44,8 @@ pub(crate) struct TableFacts {
     pub(crate) keyless: bool,
     /// Whether compaction puts rows in an order, so that a file gains by being rewritten alone.
     pub(crate) ordered: bool,
+    /// How large rewritten files become. A file under a quarter of it is small.
+    pub(crate) target_bytes: u64,
     pub(crate) now_ms: u64,
 }
 
@@ -106,7 +108,7 @@ impl Policy<'_> {
     }
 
     fn small(&self, file: &FileFacts) -> bool {
-        file.bytes < self.options.small_bytes()
+        file.bytes < (self.table.target_bytes / 4).max(1)
     }
 
     /// A file that no compaction has seen and that is better for one.
@@ -193,7 +195,7 @@ impl Policy<'_> {
             let mut sum = 0u64;
             while end < ascending.len() && end - start < self.options.max_files_per_pick {
                 let bytes = self.bytes(ascending[end]);
-                let fits = sum == 0 || sum < self.options.target_file_bytes && bytes <= sum.saturating_mul(MAX_GROWTH);
+                let fits = sum == 0 || sum < self.table.target_bytes && bytes <= sum.saturating_mul(MAX_GROWTH);
                 if !fits {
                     break;
                 }
@@ -210,7 +212,7 @@ impl Policy<'_> {
     /// The first files that a pass can take, at least one.
     fn within_bounds(&self, mut files: Vec<usize>) -> Vec<usize> {
         files.truncate(self.options.max_files_per_pick);
-        let limit = self.options.target_file_bytes.saturating_mul(MAX_TARGETS);
+        let limit = self.table.target_bytes.saturating_mul(MAX_TARGETS);
         let mut sum = 0u64;
         let fitting = files
             .iter()
@@ -233,7 +235,7 @@ impl Policy<'_> {
 
     /// Files this small cost so little that their number counts more than their sizes.
     fn extend(&self, files: &mut Vec<usize>) {
-        let limit = self.options.target_file_bytes / 16;
+        let limit = self.table.target_bytes / 16;
         let mut sum: u64 = files.iter().map(|index| self.bytes(*index)).sum();
         let mut others = self.free(|file| self.small(file));
         others.retain(|index| !files.contains(index));
@@ -272,7 +274,7 @@ mod tests {
     }
 
     fn table(keyless: bool) -> TableFacts {
-        TableFacts { keyless, ordered: false, now_ms: 1_000 }
+        TableFacts { keyless, ordered: false, target_bytes: TARGET, now_ms: 1_000 }
     }
 
     fn quiet() -> CompactionOptions {
@@ -378,7 +380,7 @@ mod tests {
                 trigger_age: Some(Duration::from_millis(300)),
                 ..CompactionOptions::default()
             };
-            let facts = TableFacts { keyless, ordered, now_ms: 1_000 };
+            let facts = TableFacts { keyless, ordered, target_bytes: TARGET, now_ms: 1_000 };
             if let Some(pick) = pick(&files, facts, &options) {
                 prop_assert!(!pick.files.is_empty() && pick.files.len() <= max_files);
                 prop_assert!(pick.files.windows(2).all(|pair| pair[0] < pair[1]), "ascending, none twice");
@@ -400,7 +402,7 @@ mod tests {
                 trigger_age: Some(Duration::from_millis(300)),
                 ..CompactionOptions::default()
             };
-            let facts = TableFacts { keyless, ordered, now_ms: 1_000_000 };
+            let facts = TableFacts { keyless, ordered, target_bytes: TARGET, now_ms: 1_000_000 };
             for pass in 0.. {
                 prop_assert!(pass < 200, "no end");
                 let Some(pick) = pick(&files, facts, &options) else { break };

@@ -21,8 +21,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion::common::ColumnStatistics;
 use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, internal_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::object_store::ObjectStoreUrl;
@@ -32,10 +32,12 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{DynamicFilterTracking, PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr::{
+    DynamicFilterTracking, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, conjunction, split_conjunction,
+};
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
-use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning, SortOrderPushdownResult};
 use uuid::Uuid;
 use vortex_datafusion::VortexSource;
 
@@ -64,13 +66,23 @@ pub struct ScanRequest {
     /// Return two more columns after those of the projection, [`FILE_COLUMN`] and [`ROW_COLUMN`]. Together they name
     /// a row, as [`StagedWriter::delete_rows`](crate::StagedWriter::delete_rows) wants it.
     pub row_ids: bool,
+    /// Return the rows of each stream in the order in which they are stored, which costs some concurrency.
+    pub in_order: bool,
     /// Read only these data files of the pinned versions; `None` for all.
     pub files: Option<Arc<HashSet<Uuid>>>,
 }
 
 impl Default for ScanRequest {
     fn default() -> Self {
-        Self { projection: None, predicates: Vec::new(), limit: None, streams: 1, row_ids: false, files: None }
+        Self {
+            projection: None,
+            predicates: Vec::new(),
+            limit: None,
+            streams: 1,
+            row_ids: false,
+            in_order: false,
+            files: None,
+        }
     }
 }
 
@@ -93,7 +105,9 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
         .with_vortex_reader_factory(Arc::new(LocalReaderFactory))
         .with_file_metadata_cache(cache);
-    let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(Arc::new(vortex), pruning));
+    let vortex: Arc<dyn FileSource> = Arc::new(vortex);
+    let vortex = if request.in_order { in_order(&vortex)? } else { vortex };
+    let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(vortex, pruning));
     let (source, residual) = push_predicates(source, &predicates)?;
 
     let wanted: Vec<usize> = match &request.projection {
@@ -144,6 +158,20 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
                 .with_fetch(request.limit)
                 .build()?;
             Ok(Arc::new(filter))
+        }
+    }
+}
+
+/// Vortex gives rows in their order if it is asked for a sort order that the files are said to have; which one does not matter.
+fn in_order(source: &Arc<dyn FileSource>) -> Result<Arc<dyn FileSource>> {
+    let schema = Arc::clone(source.table_schema().table_schema());
+    let first: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(0).name(), 0));
+    let order = vec![PhysicalSortExpr::new_default(first)];
+    let properties = EquivalenceProperties::new_with_orderings(schema, [order.clone()]);
+    match source.try_pushdown_sort(&order, &properties)? {
+        SortOrderPushdownResult::Exact { inner } => Ok(inner),
+        SortOrderPushdownResult::Inexact { .. } | SortOrderPushdownResult::Unsupported => {
+            Err(Error::DataFusion(internal_datafusion_err!("the file format gives rows in no order")))
         }
     }
 }

@@ -249,6 +249,12 @@ impl State {
         published.chain(staged).collect()
     }
 
+    /// The generation in which each visible file became visible.
+    pub(crate) fn added_generations(&self) -> HashMap<Uuid, u64> {
+        let visible = self.files.iter().filter(|entry| entry.lifetime.removed.is_none());
+        visible.map(|entry| (entry.file.id, entry.lifetime.added)).collect()
+    }
+
     /// A published file, whether or not it is still visible.
     pub(crate) fn file(&self, id: Uuid) -> Option<&Arc<DataFile>> {
         // Rows that are deleted are mostly in recent files.

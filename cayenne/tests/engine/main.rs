@@ -1,5 +1,7 @@
 //! Tests of the engine through its public interface, on real files.
 
+mod any_type;
+mod compaction;
 mod crash;
 mod deletes;
 mod format;
@@ -7,4 +9,5 @@ mod harness;
 mod model;
 mod query;
 mod roundtrip;
+mod types;
 mod versions;
