@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::stream;
 use tokio::sync::mpsc;
@@ -25,6 +24,7 @@ use crate::failpoint::Step;
 use crate::metastore::FileRecord;
 use crate::options::WriteOptions;
 use crate::partition::Inner;
+use crate::schema::TableSchema;
 use crate::session::{read_session, write_session, write_strategy};
 use crate::sink::{FileDigest, HashingSink, hash_file};
 use crate::stats::SummaryBuilder;
@@ -36,6 +36,7 @@ const MAX_RAW_FACTOR: u64 = 16;
 /// A data file that is being written. Dropping it stops the encoder; the caller removes the file.
 pub(crate) struct DataFileWriter {
     inner: Arc<Inner>,
+    schema: Arc<TableSchema>,
     name: String,
     path: PathBuf,
     batches: Option<mpsc::Sender<VortexResult<ArrayRef>>>,
@@ -47,11 +48,16 @@ pub(crate) struct DataFileWriter {
 }
 
 impl DataFileWriter {
-    pub(crate) fn create(inner: &Arc<Inner>, name: String, options: WriteOptions) -> Result<Self> {
+    pub(crate) fn create(
+        inner: &Arc<Inner>,
+        schema: &Arc<TableSchema>,
+        name: String,
+        options: WriteOptions,
+    ) -> Result<Self> {
         let path = inner.dir.join(&name);
         let dtype = write_session()
             .arrow()
-            .from_arrow_schema(&inner.schema)
+            .from_arrow_schema(&schema.stored)
             .map_err(|source| vortex_error(inner, "prepare", &name, source))?;
         inner.step(Step::CreateFile)?;
         let file = File::options()
@@ -86,6 +92,7 @@ impl DataFileWriter {
         });
         Ok(Self {
             inner: Arc::clone(inner),
+            schema: Arc::clone(schema),
             name,
             path,
             batches: Some(sender),
@@ -93,7 +100,7 @@ impl DataFileWriter {
             written,
             raw_bytes: 0,
             target_bytes: options.target_file_bytes.unwrap_or(inner.options.target_file_bytes),
-            summary: SummaryBuilder::new(&inner.schema),
+            summary: SummaryBuilder::new(&schema.logical),
         })
     }
 
@@ -107,10 +114,9 @@ impl DataFileWriter {
     pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
         self.summary.update(&batch);
         self.raw_bytes += slice_bytes(&batch);
-        let schema: &SchemaRef = &self.inner.schema;
         let array = write_session()
             .arrow()
-            .from_arrow_record_batch(batch, schema)
+            .from_arrow_record_batch(self.schema.to_stored(batch)?, &self.schema.stored)
             .map_err(|source| vortex_error(&self.inner, "encode", &self.name, source))?;
         let sent = match &self.batches {
             Some(batches) => batches.send(Ok(array)).await.is_ok(),
@@ -145,8 +151,9 @@ impl DataFileWriter {
         if rows != self.summary.rows() {
             return Err(self.damaged(format!("it holds {rows} rows and {} were written", self.summary.rows())));
         }
-        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.inner.schema));
+        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.schema.logical));
         let record = FileRecord {
+            schema_id: self.schema.id,
             path: self.name.clone(),
             sha256: digest.sha256,
             summary: summary.finish(digest.bytes),

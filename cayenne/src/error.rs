@@ -330,7 +330,7 @@ pub enum Error {
         /// The partition.
         place: Arc<Place>,
     },
-    /// Scans over several partitions need one schema.
+    /// Scans over several partitions need one schema, under the same stored names.
     #[error("{place}: its schema differs from that of the other partitions in the scan")]
     MixedSchemas {
         /// The partition that differs.

@@ -19,6 +19,7 @@
 //! The crate knows nothing of other nodes. `OVERVIEW.md` beside this file's folder describes the layout, the
 //! write and read paths and what happens after a crash. Start reading at [`Partition`], then [`StagedWriter`], then [`scan`].
 
+mod alter;
 mod cache;
 mod compaction;
 mod deletion_vector;

@@ -28,6 +28,8 @@ pub enum WriteMode {
     Append,
     /// The new rows replace all rows.
     Overwrite,
+    /// The columns change and the rows stay. Only [`Partition::alter`](crate::Partition::alter) stages such a write.
+    Alter,
 }
 
 impl WriteMode {
@@ -35,6 +37,7 @@ impl WriteMode {
         match self {
             WriteMode::Append => "append",
             WriteMode::Overwrite => "overwrite",
+            WriteMode::Alter => "alter",
         }
     }
 
@@ -42,6 +45,7 @@ impl WriteMode {
         match text {
             "append" => Some(WriteMode::Append),
             "overwrite" => Some(WriteMode::Overwrite),
+            "alter" => Some(WriteMode::Alter),
             _ => None,
         }
     }

@@ -16,6 +16,7 @@ use crate::layout;
 use crate::metastore::Metastore;
 use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
 use crate::pin::PinnedVersion;
+use crate::schema::TableSchema;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
 use crate::stats::DataSummary;
@@ -34,7 +35,6 @@ pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
     pub(crate) identity: PartitionIdentity,
     pub(crate) place: Arc<Place>,
-    pub(crate) schema: SchemaRef,
     pub(crate) options: PartitionOptions,
     /// Locked by blocking work only, and before `state` where both are needed.
     pub(crate) metastore: Mutex<Metastore>,
@@ -104,15 +104,14 @@ impl Partition {
             None | Some(Outcome::Continue) => Ok(()),
             Some(Outcome::Fail | Outcome::Crash) => Err(Error::Failpoint(Step::Convert)),
         };
-        let (metastore, identity, schema) = Metastore::open(&dir, read_only, convert)?;
+        let (metastore, identity) = Metastore::open(&dir, read_only, convert)?;
         let place = Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() });
-        let state = State::new(&dir, &place, schema.fields().len(), metastore.load()?)?;
+        let state = State::new(&dir, &place, metastore.load()?)?;
         let partition = Self {
             inner: Arc::new(Inner {
                 place,
                 dir,
                 identity,
-                schema,
                 options,
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
@@ -138,9 +137,9 @@ impl Partition {
         &self.inner.identity
     }
 
-    /// The declared schema; scans return exactly these types.
+    /// The schema of the current version; scans return exactly these types.
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.inner.schema)
+        Arc::clone(&self.inner.schema().logical)
     }
 
     /// The newest published version; 0 before the first one.
@@ -218,6 +217,11 @@ impl Inner {
                 Err(Error::Failpoint(step))
             }
         }
+    }
+
+    /// The schema of the current version.
+    pub(crate) fn schema(&self) -> Arc<TableSchema> {
+        Arc::clone(&self.state.lock().current().schema)
     }
 
     pub(crate) fn crashed(&self) -> bool {

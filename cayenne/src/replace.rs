@@ -16,7 +16,6 @@ use crate::layout;
 use crate::options::WriteOptions;
 use crate::partition::{Inner, Partition};
 use crate::pin::PinnedVersion;
-use crate::state::DataFile;
 use crate::stats::DataSummary;
 
 /// New files on their way into the place of old ones. Dropped before [`commit`](Self::commit), it removes what it wrote.
@@ -60,7 +59,7 @@ impl Partition {
             partition: self.clone(),
             read: read.clone(),
             out: files.iter().copied().collect(),
-            files: FileSet::new(&self.inner, Uuid::now_v7(), options),
+            files: FileSet::new(&self.inner, Arc::clone(&read.view().schema), Uuid::now_v7(), options),
         })
     }
 
@@ -121,7 +120,7 @@ fn replace(
     if !files.records.is_empty() {
         layout::sync_directory(&inner.dir.join(layout::FILES))?;
     }
-    let new = files.records.iter().filter_map(|record| DataFile::new(&inner.dir, record)).map(Arc::new).collect();
+    let new = files.data_files(&inner.dir);
     let mut metastore = inner.metastore.lock();
     inner.step(Step::Replace)?;
     let planned = inner.state.lock().plan_replace(read.view(), out, new);

@@ -16,7 +16,7 @@ use crate::metastore::{NewWrite, WriteRecord};
 use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
 use crate::row_id;
-use crate::state::{DataFile, Deletes, Staged};
+use crate::state::{Deletes, Staged, State};
 use crate::stats::WriteSummary;
 
 /// One write on its way to disk: rows that it adds and rows that it deletes; an update does both. Memory is bounded by
@@ -70,7 +70,12 @@ impl Partition {
         if let Some(record) = sealed {
             return Err(already_sealed(&self.inner, record));
         }
+        if mode == WriteMode::Alter {
+            let detail = "columns are changed by Partition::alter, and a write of rows cannot".to_owned();
+            return Err(Error::BadOption { option: "mode", detail });
+        }
         let mut state = self.inner.state.lock();
+        let schema = Arc::clone(&state.current().schema);
         let current = state.current().version;
         let base_version = options.base_version.unwrap_or(current);
         if base_version > current {
@@ -86,7 +91,7 @@ impl Partition {
             write_id,
             mode,
             base_version,
-            files: FileSet::new(&self.inner, write_id, options),
+            files: FileSet::new(&self.inner, schema, write_id, options),
             deletes: BTreeMap::new(),
             _reserved: ReservedId { partition: self.clone(), write_id },
         })
@@ -185,7 +190,9 @@ impl StagedWriter {
             deletes.into_iter().map(|(file, positions)| (file, DeletionVector::new(positions))).collect();
         let deleted_rows = deletes.values().map(DeletionVector::rows).sum();
         let summary = WriteSummary { data: files.summary.clone(), deleted_rows };
-        let staged = Staged { mode, base_version, summary: summary.clone(), sealed_ms: 0, files: Vec::new(), deletes };
+        let schema = Arc::clone(&files.schema);
+        let staged =
+            Staged { mode, schema, base_version, summary: summary.clone(), sealed_ms: 0, files: Vec::new(), deletes };
         // From here on the blocking task answers for the files: it may commit after the caller has gone.
         partition.blocking("recording a staged write", move |inner| seal(inner, write_id, staged, files)).await?;
         Ok(summary)
@@ -204,11 +211,15 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         // Somebody finished the same write between our start and now.
         return Err(already_sealed(inner, record));
     }
-    let checked = inner.state.lock().check_deletes(&write.deletes);
+    let checked = {
+        let state = inner.state.lock();
+        state.check_deletes(&write.deletes).and_then(|()| check_schema_changes(&state, &files))
+    };
     checked.map_err(|detail| conflict(inner, write_id, write.base_version, detail))?;
     let sealed = metastore.seal(&NewWrite {
         write_id,
         mode: write.mode,
+        schema: &write.schema,
         base_version: write.base_version,
         summary: &write.summary,
         files: &files.records,
@@ -223,16 +234,33 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         return Err(error);
     }
     files.created.keep();
-    write.files = files.records.iter().filter_map(|record| DataFile::new(&inner.dir, record)).map(Arc::new).collect();
+    write.files = files.data_files(&inner.dir);
     inner.state.lock().seal(write_id, write);
     inner.step(Step::Sealed)
+}
+
+/// Rows of an older schema are not taken in any more, and none that a change of columns on its way could not show.
+fn check_schema_changes(state: &State, files: &FinishedFiles) -> std::result::Result<(), String> {
+    if files.schema.id != state.current().schema.id {
+        return Err("the columns of the table have changed".to_owned());
+    }
+    for change in state.staged().values().filter(|write| write.mode == WriteMode::Alter) {
+        for field in files.schema.stored.fields() {
+            for record in &files.records {
+                files.schema.fits(&change.schema, field.name(), &record.summary).map_err(|detail| {
+                    format!("column '{}' is about to get another type, and {detail}", field.name())
+                })?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn conflict(inner: &Inner, write_id: Uuid, base: u64, detail: String) -> Error {
     Error::WriteConflict { place: Arc::clone(&inner.place), write_id, base, detail }
 }
 
-fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
+pub(crate) fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
     Error::WriteSealed {
         place: Arc::clone(&inner.place),
         write_id: record.write_id,

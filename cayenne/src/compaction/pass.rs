@@ -2,14 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use uuid::Uuid;
 
-use super::options::CompactionOptions;
 use super::policy::{self, CompactionTrigger, FileFacts, Pick, TableFacts};
 use super::resources::CompactionResources;
 use crate::error::{Error, Result};
@@ -125,8 +123,9 @@ impl Partition {
     ) -> Result<CompactionReport> {
         let picked: Vec<_> = pick.files.iter().filter_map(|index| pin.files().get(*index)).collect();
         let ids: Vec<Uuid> = picked.iter().map(|entry| entry.file.id).collect();
-        let mut stored = DataSummary::empty(self.inner.schema.fields().len());
-        picked.iter().for_each(|entry| stored.merge(&entry.file.summary));
+        let schema = &pin.view().schema;
+        let mut stored = DataSummary::empty(schema.columns());
+        picked.iter().for_each(|entry| stored.merge(entry.summary()));
         let options = &self.inner.options;
         let writing = WriteOptions { compression: options.compaction.compression, ..WriteOptions::default() };
         let mut replacement = self.replace_files(pin, &ids, writing)?;
@@ -138,7 +137,7 @@ impl Partition {
             ..ScanRequest::default()
         };
         let mut plan = scan(std::slice::from_ref(pin), &request)?;
-        if let Some(ordering) = options.row_order.ordering(&self.inner.schema, &stored)? {
+        if let Some(ordering) = options.row_order.ordering(&schema.logical, &stored)? {
             plan = Arc::new(SortExec::new(ordering, plan)) as Arc<dyn ExecutionPlan>;
         }
         let mut rows = execute_stream(plan, resources.task_context())?;

@@ -16,7 +16,7 @@ impl Metastore {
     pub(crate) fn load(&self) -> Result<Loaded> {
         let versions = self
             .connection
-            .prepare("SELECT version, generation, rows, published_ms, superseded_ms FROM versions ORDER BY version")
+            .prepare("SELECT version, generation, rows, published_ms, superseded_ms, schema_id FROM versions ORDER BY version")
             .and_then(|mut statement| {
                 statement
                     .query_map([], |row| {
@@ -26,6 +26,7 @@ impl Metastore {
                             rows: unsigned(row.get(2)?),
                             published_ms: unsigned(row.get(3)?),
                             superseded_ms: row.get::<_, Option<i64>>(4)?.map(unsigned),
+                            schema_id: row.get(5)?,
                         })
                     })?
                     .collect::<rusqlite::Result<Vec<_>>>()
@@ -36,7 +37,7 @@ impl Metastore {
             .connection
             .prepare(
                 "SELECT path, write_id, rows, bytes, sha256, column_stats, added_generation, removed_generation,
-                        sequence, deleted_rows
+                        sequence, deleted_rows, schema_id
                  FROM files ORDER BY file_id",
             )
             .map_err(self.failed("read files"))?;
@@ -48,7 +49,7 @@ impl Metastore {
             self.read_writes("SELECT * FROM writes WHERE version IS NULL ORDER BY sealed_ms, write_id", &[])?;
         let vectors = self.vectors(&files)?;
         let staged_deletes = self.staged_deletes()?;
-        Ok(Loaded { versions, files, vectors, staged, staged_deletes })
+        Ok(Loaded { schemas: self.schemas.clone(), versions, files, vectors, staged, staged_deletes })
     }
 
     /// Every deletion vector, checked.
@@ -132,6 +133,7 @@ impl Metastore {
     fn file_from_row(&self, row: &rusqlite::Row<'_>) -> Result<FileRecord> {
         let read = || -> rusqlite::Result<(FileRecord, String, Vec<u8>, Vec<u8>)> {
             let record = FileRecord {
+                schema_id: row.get(10)?,
                 path: row.get(0)?,
                 sha256: [0; 32],
                 summary: DataSummary {
@@ -153,12 +155,12 @@ impl Metastore {
         record.sha256 =
             sha256.try_into().map_err(|_| self.damaged(format!("file '{}' has no SHA-256", record.path)))?;
         record.write_id = self.parse_id(&write_id)?;
-        record.summary.columns = decode_columns(&stats, self.schema.fields().len())
+        record.summary.columns = decode_columns(&stats, self.schema(record.schema_id)?.columns())
             .map_err(|detail| self.damaged(format!("statistics of file '{}': {detail}", record.path)))?;
         Ok(record)
     }
 
-    fn damaged(&self, detail: String) -> Error {
+    pub(super) fn damaged(&self, detail: String) -> Error {
         Error::MetastoreDamaged { place: Arc::clone(&self.place), detail }
     }
 
@@ -167,7 +169,7 @@ impl Metastore {
     }
 
     fn read_writes(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<WriteRecord>> {
-        type Raw = (String, String, [i64; 5], Vec<u8>, i64, Option<i64>);
+        type Raw = (String, String, i64, [i64; 5], Vec<u8>, i64, Option<i64>);
         let raw: Vec<Raw> = self
             .connection
             .prepare(sql)
@@ -177,6 +179,7 @@ impl Metastore {
                         Ok((
                             row.get("write_id")?,
                             row.get("mode")?,
+                            row.get("schema_id")?,
                             [
                                 row.get("rows")?,
                                 row.get("bytes")?,
@@ -193,11 +196,12 @@ impl Metastore {
             })
             .map_err(self.failed("read writes"))?;
         raw.into_iter()
-            .map(|(write_id, mode, numbers, stats, sealed_ms, version)| {
+            .map(|(write_id, mode, schema_id, numbers, stats, sealed_ms, version)| {
                 let [rows, bytes, files, base_version, deleted_rows] = numbers.map(unsigned);
                 Ok(WriteRecord {
                     mode: WriteMode::parse(&mode)
                         .ok_or_else(|| self.damaged(format!("write {write_id} has the unknown mode '{mode}'")))?,
+                    schema_id,
                     base_version,
                     summary: WriteSummary {
                         data: DataSummary {
@@ -205,7 +209,7 @@ impl Metastore {
                             deleted_rows: 0,
                             bytes,
                             files,
-                            columns: decode_columns(&stats, self.schema.fields().len())
+                            columns: decode_columns(&stats, self.schema(schema_id)?.columns())
                                 .map_err(|detail| self.damaged(format!("statistics of write {write_id}: {detail}")))?,
                         },
                         deleted_rows,

@@ -6,11 +6,13 @@
 //! * [`prune`]: files whose statistics exclude every row are dropped before anything is opened;
 //! * [`split`]: the rest is cut into streams of about equal row counts;
 //! * [`convert`]: decides which predicates run inside the file scan, and keeps the others out;
+//! * [`evolve`]: reads files of older schemas as if they had today's columns;
 //! * [`reader`]: reads bytes from the partition directory, holding the pin, and leaves deleted rows out;
 //! * [`row_ids`]: names the rows, for those who want to delete some;
 //! * [`source`]: the file source that shows all of this in `EXPLAIN`.
 
 pub(crate) mod convert;
+pub(crate) mod evolve;
 pub(crate) mod prune;
 pub(crate) mod reader;
 pub(crate) mod row_ids;
@@ -28,7 +30,8 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::table_schema;
+use datafusion::error::Result as DFResult;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
@@ -44,9 +47,11 @@ use vortex_datafusion::VortexSource;
 use crate::error::{Error, Result};
 use crate::pin::PinnedVersion;
 use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
+use crate::schema::TableSchema;
 use crate::session::read_session;
 use crate::stats::DataSummary;
 use convert::ExactConverter;
+use evolve::{FileAdapters, over_files, under_table_names};
 use reader::{LocalReaderFactory, PinnedFile};
 use source::{CayenneSource, Pruning};
 
@@ -93,42 +98,51 @@ impl Default for ScanRequest {
 /// # Errors
 /// [`Error::NoPartition`], [`Error::MixedSchemas`], and DataFusion's for predicates that do not fit the schema.
 pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-    let schema = common_schema(pins)?;
+    let table = common_schema(pins)?;
+    let schema = &table.logical;
     let predicates = Predicates::split(&request.predicates);
     let files = wanted_files(pins, request.files.as_deref());
-    let keep = prune::prune(&files, &predicates.exact, &schema)?;
+    let keep = prune::prune(&files, &predicates.exact, schema)?;
     let pruning = Pruning { total: files.len(), pruned: keep.iter().filter(|keep| !**keep).count() };
     let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
 
     let cache = pins.first().ok_or(Error::NoPartition)?.inner().options.cache.footers();
-    let vortex = VortexSource::new(table_schema(&schema, request.row_ids), read_session().clone())
+    let vortex = VortexSource::new(table_schema(&table.stored, request.row_ids), read_session().clone())
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
         .with_vortex_reader_factory(Arc::new(LocalReaderFactory))
         .with_file_metadata_cache(cache);
     let vortex: Arc<dyn FileSource> = Arc::new(vortex);
     let vortex = if request.in_order { in_order(&vortex)? } else { vortex };
     let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(vortex, pruning));
-    let (source, residual) = push_predicates(source, &predicates)?;
+    let (source, residual) = push_predicates(source, &predicates, &table)?;
 
-    let wanted: Vec<usize> = match &request.projection {
+    let mut read: Vec<usize> = match &request.projection {
         Some(projection) => projection.clone(),
-        None => (0..schema.fields().len()).collect(),
+        None => (0..table.columns()).collect(),
     };
-    let mut read = ProjectionExprs::from_indices(&wanted, source.table_schema().table_schema()).as_ref().to_vec();
+    let wanted = read.len();
+    let mut exprs = ProjectionExprs::from_indices(&read, source.table_schema().table_schema()).as_ref().to_vec();
+    let extra: Vec<usize> = match &residual {
+        Some(residual) => {
+            let mut extra: Vec<usize> = collect_columns(residual).iter().map(|column| column.index()).collect();
+            extra.retain(|index| !read.contains(index));
+            extra.sort_unstable();
+            extra
+        }
+        None => Vec::new(),
+    };
+    exprs.extend_from_slice(ProjectionExprs::from_indices(&extra, source.table_schema().table_schema()).as_ref());
+    read.extend(extra);
+    // What is returned: the columns asked for and the row's name, without those that only the predicate needs.
+    let mut returned: Vec<usize> = (0..wanted).collect();
     if request.row_ids {
-        read.extend(row_id_exprs(schema.fields().len()));
-    }
-    let returned = read.len();
-    if let Some(residual) = &residual {
-        let mut extra: Vec<usize> = collect_columns(residual).iter().map(|column| column.index()).collect();
-        extra.retain(|index| !wanted.contains(index));
-        extra.sort_unstable();
-        read.extend_from_slice(ProjectionExprs::from_indices(&extra, source.table_schema().table_schema()).as_ref());
+        returned.extend([read.len(), read.len() + 1]);
+        exprs.extend(row_id_exprs(table.columns()));
     }
 
     let streams = request.streams.max(1);
-    let mut summary = DataSummary::empty(schema.fields().len());
-    files.iter().for_each(|file| summary.merge_without(&file.entry.file.summary, file.entry.deleted_rows()));
+    let mut summary = DataSummary::empty(table.columns());
+    files.iter().for_each(|file| summary.merge_without(file.entry.summary(), file.entry.deleted_rows()));
     let mut statistics = summary.statistics();
     if request.row_ids {
         statistics.column_statistics.push(ColumnStatistics::new_unknown());
@@ -138,7 +152,7 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
         statistics = statistics.to_inexact();
     }
     statistics.total_byte_size = Precision::Absent;
-    let source = source.try_pushdown_projection(&ProjectionExprs::new(read.clone()))?.unwrap_or(source);
+    let source = source.try_pushdown_projection(&ProjectionExprs::new(exprs.clone()))?.unwrap_or(source);
     let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
         .with_file_groups(file_groups(&files, streams, request.row_ids)?)
         .with_statistics(statistics)
@@ -146,13 +160,14 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
         // Declared, so that DataFusion neither cuts the files again nor lets one stream take files of another:
         // a stream must give the same rows whenever it is executed.
         .with_output_partitioning(Some(Partitioning::UnknownPartitioning(streams)))
+        .with_expr_adapter(Some(Arc::new(FileAdapters { defaults: table.defaults.clone() })))
         .build();
-    let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
+    let plan = under_table_names(DataSourceExec::from_data_source(config), &read, &table)?;
     match residual {
         None => Ok(plan),
         Some(residual) => {
             let residual = reassign_expr_columns(residual, &plan.schema())?;
-            let projection = (read.len() > returned).then(|| (0..returned).collect());
+            let projection = (exprs.len() > returned.len()).then_some(returned);
             let filter = FilterExecBuilder::new(residual, plan)
                 .apply_projection(projection)?
                 .with_fetch(request.limit)
@@ -176,13 +191,19 @@ fn in_order(source: &Arc<dyn FileSource>) -> Result<Arc<dyn FileSource>> {
     }
 }
 
-fn common_schema(pins: &[PinnedVersion]) -> Result<SchemaRef> {
+/// The columns of all pins. Partitions of one table may store them under different names; those cannot be read by one scan.
+fn common_schema(pins: &[PinnedVersion]) -> Result<Arc<TableSchema>> {
     let first = pins.first().ok_or(Error::NoPartition)?;
-    let schema = &first.inner().schema;
-    match pins.iter().find(|pin| pin.inner().schema != *schema) {
-        None => Ok(Arc::clone(schema)),
-        Some(other) => Err(Error::MixedSchemas { place: Arc::clone(&other.inner().place) }),
+    let mut common = first.view().schema.as_ref().clone();
+    for pin in pins {
+        let schema = &pin.view().schema;
+        if schema.logical != common.logical || schema.stored != common.stored {
+            return Err(Error::MixedSchemas { place: Arc::clone(&pin.inner().place) });
+        }
+        // A partition that was created with the column has no value for its absence.
+        common.defaults.extend(schema.defaults.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
+    Ok(Arc::new(common))
 }
 
 fn wanted_files(pins: &[PinnedVersion], only: Option<&HashSet<Uuid>>) -> Vec<PinnedFile> {
@@ -193,8 +214,8 @@ fn wanted_files(pins: &[PinnedVersion], only: Option<&HashSet<Uuid>>) -> Vec<Pin
     pins.iter().flat_map(of_pin).collect()
 }
 
-fn table_schema(schema: &SchemaRef, row_ids: bool) -> TableSchema {
-    let builder = TableSchema::builder(Arc::clone(schema));
+fn table_schema(schema: &SchemaRef, row_ids: bool) -> table_schema::TableSchema {
+    let builder = table_schema::TableSchema::builder(Arc::clone(schema));
     if !row_ids {
         return builder.build();
     }
@@ -230,6 +251,7 @@ impl Predicates {
 fn push_predicates(
     source: Arc<dyn FileSource>,
     predicates: &Predicates,
+    table: &TableSchema,
 ) -> Result<(Arc<dyn FileSource>, Option<Arc<dyn PhysicalExpr>>)> {
     let config = ConfigOptions::default();
     let mut source = source;
@@ -240,7 +262,8 @@ fn push_predicates(
             .iter()
             .cloned()
             .partition(|predicate| !DynamicFilterTracking::classify(predicate).contains_dynamic_filter());
-        let pushed = source.try_pushdown_filters(pushable.clone(), &config)?;
+        let over_files = pushable.iter().map(|part| over_files(part, table)).collect::<DFResult<Vec<_>>>()?;
+        let pushed = source.try_pushdown_filters(over_files, &config)?;
         if let Some(updated) = pushed.updated_node {
             source = updated;
         }
@@ -253,7 +276,8 @@ fn push_predicates(
         residual.extend(rest);
     }
     if !predicates.hints.is_empty() {
-        let pushed = source.try_pushdown_filters(predicates.hints.clone(), &config)?;
+        let over_files = predicates.hints.iter().map(|part| over_files(part, table)).collect::<DFResult<Vec<_>>>()?;
+        let pushed = source.try_pushdown_filters(over_files, &config)?;
         if let Some(updated) = pushed.updated_node {
             source = updated;
         }

@@ -47,7 +47,7 @@ impl PinnedFile {
         if row_ids {
             partitioned.partition_values = vec![ScalarValue::Utf8View(Some(row_id::file_text(file.id)))];
         }
-        let partitioned = partitioned.with_statistics(Arc::clone(&file.statistics)).with_extension(self.clone());
+        let partitioned = partitioned.with_statistics(Arc::clone(self.entry.statistics())).with_extension(self.clone());
         let Some(deleted) = &self.entry.deleted else { return Ok(partitioned) };
         let left = deleted.selection().map_err(|source| Error::Vortex {
             place: Arc::clone(place),

@@ -61,8 +61,8 @@ impl SchemaChange {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Changed {
     pub(crate) schema: TableSchema,
-    /// A column whose stored values have to be looked at before the change is safe.
-    pub(crate) check_range: Option<usize>,
+    /// A column, by its stored name, whose values have to be looked at before the change is safe.
+    pub(crate) check_range: Option<String>,
 }
 
 /// The schema after `change`. `history` are all stored schemas that the table ever had, so that no name is used for
@@ -80,6 +80,7 @@ pub(crate) fn apply(
     };
     let (logical, stored) = editor.fields(schema.logical.fields(), schema.stored.fields(), parent, leaf, &[])?;
     let mut changed = TableSchema {
+        id: schema_id,
         logical: Arc::new(Schema::new(logical)),
         stored: Arc::new(Schema::new(stored)),
         defaults: schema.defaults.clone(),
@@ -93,10 +94,10 @@ pub(crate) fn apply(
             if let Some(index) = column {
                 let stored = schema.stored.field(index).name();
                 if let Some(value) = changed.defaults.get_mut(stored) {
-                    *value = value.cast_to(to)?;
+                    *value = value.cast_to(to).map_err(|_| editor.refused("its default does not fit"))?;
                 }
                 let from = schema.logical.field(index).data_type();
-                check_range = (widening(from, to) == Some(Widening::IfInRange)).then_some(index);
+                check_range = (widening(from, to) == Some(Widening::IfInRange)).then(|| stored.clone());
             }
         }
         SchemaChange::Drop { .. } => {
@@ -349,15 +350,18 @@ mod tests {
             let event =
                 Fields::from(vec![Field::new("at", DataType::Int32, true), Field::new("x", DataType::Utf8, true)]);
             let events = DataType::new_list(DataType::Struct(event), true);
-            let schema = TableSchema::new(Arc::new(Schema::new(vec![
-                Field::new("id", DataType::Int32, false),
-                Field::new("t", DataType::Timestamp(TimeUnit::Microsecond, None), true),
-                Field::new("events", events, true),
-            ])));
+            let schema = TableSchema::new(
+                1,
+                Arc::new(Schema::new(vec![
+                    Field::new("id", DataType::Int32, false),
+                    Field::new("t", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+                    Field::new("events", events, true),
+                ])),
+            );
             Self { history: vec![Arc::clone(&schema.stored)], schema }
         }
 
-        fn change(&mut self, change: &SchemaChange) -> Result<Option<usize>> {
+        fn change(&mut self, change: &SchemaChange) -> Result<Option<String>> {
             let id = i64::try_from(self.history.len()).unwrap() + 1;
             let changed = apply(&self.schema, change, &self.history, id)?;
             self.history.push(Arc::clone(&changed.schema.stored));
@@ -434,7 +438,7 @@ mod tests {
     #[test]
     fn finer_units_need_a_look_at_the_rows() {
         let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        assert_eq!(Table::new().change(&widen("t", nanos)).unwrap(), Some(1));
+        assert_eq!(Table::new().change(&widen("t", nanos)).unwrap(), Some("t".to_owned()));
         assert_eq!(Table::new().change(&widen("id", DataType::Int64)).unwrap(), None);
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+#[cfg(test)]
+use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 
@@ -13,6 +15,8 @@ use crate::stats::{ColumnSummary, DataSummary, has_bounds};
 /// Two schemas of one shape and the same types, which differ in the names of fields only.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableSchema {
+    /// Grows with every change. Only of meaning inside one partition.
+    pub(crate) id: i64,
     /// What the table calls its fields.
     pub(crate) logical: SchemaRef,
     /// What the data files call them.
@@ -23,8 +27,13 @@ pub(crate) struct TableSchema {
 
 impl TableSchema {
     /// A new table: fields are stored under their own names.
-    pub(crate) fn new(schema: SchemaRef) -> Self {
-        Self { logical: Arc::clone(&schema), stored: schema, defaults: BTreeMap::new() }
+    pub(crate) fn new(id: i64, schema: SchemaRef) -> Self {
+        Self { id, logical: Arc::clone(&schema), stored: schema, defaults: BTreeMap::new() }
+    }
+
+    /// How many columns there are.
+    pub(crate) fn columns(&self) -> usize {
+        self.logical.fields().len()
     }
 
     /// Whether the table and its files use the same names.
@@ -33,9 +42,9 @@ impl TableSchema {
     }
 
     /// The rows of a batch of the table under the names of the files.
-    pub(crate) fn to_stored(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    pub(crate) fn to_stored(&self, batch: RecordBatch) -> Result<RecordBatch> {
         if self.same_names() {
-            return Ok(batch.clone());
+            return Ok(batch);
         }
         let columns = batch
             .columns()
@@ -76,6 +85,29 @@ impl TableSchema {
             })
             .collect();
         DataSummary { columns, ..summary.clone() }
+    }
+
+    /// Whether every value that `summary` tells of, of rows of schema `self`, has a place in column `stored` of `newer`.
+    /// `Err` says which one has not.
+    pub(crate) fn fits(
+        &self,
+        newer: &TableSchema,
+        stored: &str,
+        summary: &DataSummary,
+    ) -> std::result::Result<(), String> {
+        let (Ok(old), Ok(new)) = (self.stored.index_of(stored), newer.stored.index_of(stored)) else { return Ok(()) };
+        let (from, to) = (self.stored.field(old).data_type(), newer.stored.field(new).data_type());
+        let column = &summary.columns[old];
+        if from == to || column.null_count == summary.rows {
+            return Ok(());
+        }
+        for bound in [&column.min, &column.max] {
+            let Some(bound) = bound else { return Err(format!("it is not known whether all values fit {to}")) };
+            if bound.cast_to(to).is_err() {
+                return Err(format!("the value {bound} does not fit {to}"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -293,8 +293,8 @@ async fn clustered_files_are_pruned_by_either_column() {
     assert!(report.files_out >= 4, "{report:?}");
     let (ours, memory) = sessions(vec![partition.clone()], vec![batch], 2);
     for sql in [
-        "SELECT count(*), sum(x), sum(y) FROM t",
-        "SELECT count(*), sum(y) FROM t WHERE x BETWEEN 1000 AND 20000",
+        "SELECT count(*), count(y), sum(x) FROM t",
+        "SELECT count(y), min(y), max(y) FROM t WHERE x BETWEEN 1000 AND 20000",
         "SELECT count(*), sum(x) FROM t WHERE y < 3000",
         "SELECT count(*) FROM t WHERE y IS NULL",
     ] {

@@ -1,5 +1,6 @@
 //! Tests of the engine through its public interface, on real files.
 
+mod alter;
 mod any_type;
 mod compaction;
 mod crash;
