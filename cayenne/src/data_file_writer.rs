@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -19,6 +20,7 @@ use vortex::expr::stats::Stat;
 use vortex::file::{OpenOptionsSessionExt, VortexFile, WriteOptionsSessionExt};
 use vortex::layout::layouts::struct_::StructLayoutEncoding;
 
+use crate::encoder_memory;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::metastore::FileRecord;
@@ -45,6 +47,8 @@ pub(crate) struct DataFileWriter {
     raw_bytes: u64,
     target_bytes: u64,
     summary: SummaryBuilder,
+    /// Of the encoder's buffers; goes with them.
+    _memory: Option<MemoryReservation>,
 }
 
 impl DataFileWriter {
@@ -59,6 +63,8 @@ impl DataFileWriter {
             .arrow()
             .from_arrow_schema(&schema.stored)
             .map_err(|source| vortex_error(inner, "prepare", &name, source))?;
+        inner.check_space()?;
+        let memory = encoder_memory::reserve(inner, &schema.logical)?;
         inner.step(Step::CreateFile)?;
         let file = File::options()
             .write(true)
@@ -101,6 +107,7 @@ impl DataFileWriter {
             raw_bytes: 0,
             target_bytes: options.target_file_bytes.unwrap_or(inner.options.target_file_bytes),
             summary: SummaryBuilder::new(&schema.logical),
+            _memory: memory,
         })
     }
 

@@ -350,6 +350,35 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// So little of the disk is free that nothing new is written.
+    #[error(
+        "{place}: {free} of {total} bytes are free on the disk of '{}' and writes leave {limit} free; \
+         free some space and retry, reads go on",
+        path.display()
+    )]
+    DiskAlmostFull {
+        /// The partition.
+        place: Arc<Place>,
+        /// Its directory.
+        path: PathBuf,
+        /// Free bytes.
+        free: u64,
+        /// All bytes of the disk.
+        total: u64,
+        /// Bytes that must be free.
+        limit: u64,
+    },
+    /// The memory pool has no room for another file.
+    #[error("{place}: writing a file needs {bytes} bytes of memory: {source}; retry when other work is done")]
+    OutOfMemory {
+        /// The partition.
+        place: Arc<Place>,
+        /// How many bytes were asked for.
+        bytes: usize,
+        /// What the pool said.
+        #[source]
+        source: Box<DataFusionError>,
+    },
     /// SQLite refused.
     #[error("cannot {action} in the metastore of '{}': {source}", path.display())]
     Metastore {
@@ -422,6 +451,8 @@ impl Error {
                 | Error::FilesChanged { .. }
                 | Error::WriteInProgress { .. }
                 | Error::InUse { .. }
+                | Error::DiskAlmostFull { .. }
+                | Error::OutOfMemory { .. }
         )
     }
 
@@ -444,6 +475,9 @@ impl Error {
 
     /// Whether the disk is full, whichever layer noticed.
     pub fn is_disk_full(&self) -> bool {
+        if matches!(self, Error::DiskAlmostFull { .. }) {
+            return true;
+        }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
             if error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull) {

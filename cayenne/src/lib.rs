@@ -23,6 +23,8 @@ mod alter;
 mod cache;
 mod compaction;
 mod deletion_vector;
+mod disk_space;
+mod encoder_memory;
 mod error;
 mod failpoint;
 mod file_set;
@@ -55,6 +57,7 @@ pub use compaction::{
     CompactionOptions, CompactionReport, CompactionResources, CompactionRunner, CompactionRunnerOptions,
     CompactionStats, CompactionTrigger, DEFAULT_MEMORY_FRACTION, RowOrder,
 };
+pub use disk_space::{DiskLimit, DiskSpace};
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;

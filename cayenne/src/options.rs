@@ -6,8 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::SecondsFormat;
 
+use datafusion::execution::memory_pool::MemoryPool;
+
 use crate::cache::ReadCache;
 use crate::compaction::{CompactionOptions, RowOrder};
+use crate::disk_space::DiskLimit;
 use crate::failpoint::Failpoints;
 
 /// Which partition a directory holds. Recorded at creation and never changed.
@@ -145,6 +148,10 @@ pub struct PartitionOptions {
     pub compaction: CompactionOptions,
     /// The order of rows inside rewritten files. Files that exist keep theirs until they are rewritten.
     pub row_order: RowOrder,
+    /// How much of the disk writes leave free; nothing unless set.
+    pub disk: DiskLimit,
+    /// Where the memory of files that are being written is accounted; `None` for nowhere.
+    pub memory_pool: Option<Arc<dyn MemoryPool>>,
     /// Hook for tests.
     pub failpoints: Option<Arc<dyn Failpoints>>,
 }
@@ -158,6 +165,8 @@ impl Default for PartitionOptions {
             cache: ReadCache::shared(),
             compaction: CompactionOptions::default(),
             row_order: RowOrder::default(),
+            disk: DiskLimit::default(),
+            memory_pool: None,
             failpoints: None,
         }
     }

@@ -70,6 +70,7 @@ impl Partition {
         if let Some(record) = sealed {
             return Err(already_sealed(&self.inner, record));
         }
+        self.inner.check_space()?;
         if mode == WriteMode::Alter {
             let detail = "columns are changed by Partition::alter, and a write of rows cannot".to_owned();
             return Err(Error::BadOption { option: "mode", detail });

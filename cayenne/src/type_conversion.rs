@@ -197,7 +197,7 @@ mod tests {
             let column = stored.column_by_name(column).unwrap().as_string_view();
             column.iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>()
         };
-        assert_eq!(row("took"), [Some("PT1.5S".to_owned()), None, Some("PT-0.001S".to_owned())]);
+        assert_eq!(row("took"), [Some("PT1.5S".to_owned()), None, Some("-PT0.001S".to_owned())]);
         assert_eq!(row("hash")[0], Some("01ff".to_owned()));
         assert_eq!(row("runs"), [Some("a".to_owned()), Some("a".to_owned()), None]);
         assert_eq!(row("every")[0].as_deref(), Some("1 mons 2 days 0.000000003 secs"));

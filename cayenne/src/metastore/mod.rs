@@ -156,18 +156,15 @@ impl Metastore {
             let path = dir.to_path_buf();
             move |source| Error::Metastore { action, path, source }
         };
-        let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-        let mut connection =
-            Connection::open_with_flags(dir.join(layout::METASTORE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-                .map_err(failed("open the database"))?;
-        connection.busy_timeout(Duration::from_secs(10)).map_err(failed("set the busy timeout"))?;
-        if !read_only {
-            connection
-                .pragma_update(None, "journal_mode", "WAL")
-                .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
-                .and_then(|()| connection.pragma_update(None, "foreign_keys", true))
-                .map_err(failed("set the journal mode"))?;
+        let mut connection = match connect(dir, read_only, false) {
+            // With no room for the index of its log SQLite can still keep the index in memory.
+            Err(source) if !read_only && out_of_space(&source) => {
+                tracing::warn!(path = %dir.display(), error = %source, "the disk is full; the partition is opened all the same");
+                connect(dir, read_only, true)
+            }
+            other => other,
         }
+        .map_err(failed("open the database"))?;
         let format: i64 = setting(&connection, "format").map_err(failed("read the format"))?;
         if format::convertible(format) && !read_only {
             convert()?;
@@ -205,6 +202,30 @@ impl Metastore {
         let failed = self.failed("begin a transaction");
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
+}
+
+/// Opens the database and reads from it once. `exclusive` keeps the index of the log in memory.
+fn connect(dir: &Path, read_only: bool, exclusive: bool) -> rusqlite::Result<Connection> {
+    let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(dir.join(layout::METASTORE), flags)?;
+    connection.busy_timeout(Duration::from_secs(10))?;
+    if exclusive {
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
+    if !read_only {
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+    }
+    let _: i64 = setting(&connection, "format")?;
+    Ok(connection)
+}
+
+fn out_of_space(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode;
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen))
 }
 
 fn setting<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> rusqlite::Result<T> {

@@ -9,6 +9,7 @@ mod format;
 mod harness;
 mod model;
 mod query;
+mod resources;
 mod roundtrip;
 mod types;
 mod versions;
