@@ -330,7 +330,13 @@ pub enum Error {
         /// The partition.
         place: Arc<Place>,
     },
-    /// Scans over several partitions need one schema, under the same stored names.
+    /// The columns have changed since whoever asks learnt of them.
+    #[error("{place}: its columns have changed; look at them again and retry")]
+    SchemaChanged {
+        /// The partition.
+        place: Arc<Place>,
+    },
+    /// Scans over several partitions need one schema.
     #[error("{place}: its schema differs from that of the other partitions in the scan")]
     MixedSchemas {
         /// The partition that differs.
@@ -451,6 +457,7 @@ impl Error {
                 | Error::FilesChanged { .. }
                 | Error::WriteInProgress { .. }
                 | Error::InUse { .. }
+                | Error::SchemaChanged { .. }
                 | Error::DiskAlmostFull { .. }
                 | Error::OutOfMemory { .. }
         )

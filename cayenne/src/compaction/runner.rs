@@ -103,7 +103,8 @@ impl CompactionRunner {
         self.shared.partitions.lock().entry(key(&partition.inner)).or_insert(entry);
     }
 
-    /// Leaves a partition alone. A pass over it is broken off and leaves nothing behind; after this returns, none is running.
+    /// Leaves a partition alone. A pass over it is broken off and leaves nothing behind, unless
+    /// its commit has begun: that runs to its end. No other begins.
     pub async fn remove(&self, partition: &Partition) {
         let Some(entry) = self.shared.partitions.lock().remove(&key(&partition.inner)) else { return };
         if let Some(running) = entry.running {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::new_null_array;
@@ -166,7 +167,7 @@ enum How {
 }
 
 /// A column in another form.
-#[derive(Debug, Clone, Eq, Hash)]
+#[derive(Debug, Clone, Eq)]
 struct Convert {
     input: Arc<dyn PhysicalExpr>,
     to: FieldRef,
@@ -177,6 +178,14 @@ struct Convert {
 impl PartialEq for Convert {
     fn eq(&self, other: &Self) -> bool {
         self.input.eq(&other.input) && self.to == other.to && self.how == other.how
+    }
+}
+
+impl Hash for Convert {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+        self.to.hash(state);
+        self.how.hash(state);
     }
 }
 

@@ -6,13 +6,14 @@
 //! * [`prune`]: files whose statistics exclude every row are dropped before anything is opened;
 //! * [`split`]: the rest is cut into streams of about equal row counts;
 //! * [`convert`]: decides which predicates run inside the file scan, and keeps the others out;
-//! * [`evolve`]: reads files of older schemas as if they had today's columns;
+//! * [`evolve`]: reads files of older schemas as if they had today's columns, [`mixed`] partitions that store them differently;
 //! * [`reader`]: reads bytes from the partition directory, holding the pin, and leaves deleted rows out;
 //! * [`row_ids`]: names the rows, for those who want to delete some;
 //! * [`source`]: the file source that shows all of this in `EXPLAIN`.
 
 pub(crate) mod convert;
 pub(crate) mod evolve;
+pub(crate) mod mixed;
 pub(crate) mod prune;
 pub(crate) mod reader;
 pub(crate) mod row_ids;
@@ -98,6 +99,11 @@ impl Default for ScanRequest {
 /// # Errors
 /// [`Error::NoPartition`], [`Error::MixedSchemas`], and DataFusion's for predicates that do not fit the schema.
 pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
+    let groups = mixed::by_stored_names(pins);
+    if groups.len() > 1 {
+        common_columns(pins)?;
+        return mixed::scan_groups(&groups, request);
+    }
     let table = common_schema(pins)?;
     let schema = &table.logical;
     let predicates = Predicates::split(&request.predicates);
@@ -191,19 +197,23 @@ fn in_order(source: &Arc<dyn FileSource>) -> Result<Arc<dyn FileSource>> {
     }
 }
 
-/// The columns of all pins. Partitions of one table may store them under different names; those cannot be read by one scan.
+/// The columns of all pins, which store them under the same names.
 fn common_schema(pins: &[PinnedVersion]) -> Result<Arc<TableSchema>> {
-    let first = pins.first().ok_or(Error::NoPartition)?;
-    let mut common = first.view().schema.as_ref().clone();
+    let mut common = common_columns(pins)?.as_ref().clone();
     for pin in pins {
-        let schema = &pin.view().schema;
-        if schema.logical != common.logical || schema.stored != common.stored {
-            return Err(Error::MixedSchemas { place: Arc::clone(&pin.inner().place) });
-        }
         // A partition that was created with the column has no value for its absence.
-        common.defaults.extend(schema.defaults.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let defaults = &pin.view().schema.defaults;
+        common.defaults.extend(defaults.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
     Ok(Arc::new(common))
+}
+
+fn common_columns(pins: &[PinnedVersion]) -> Result<&Arc<TableSchema>> {
+    let first = &pins.first().ok_or(Error::NoPartition)?.view().schema;
+    match pins.iter().find(|pin| pin.view().schema.logical != first.logical) {
+        None => Ok(first),
+        Some(other) => Err(Error::MixedSchemas { place: Arc::clone(&other.inner().place) }),
+    }
 }
 
 fn wanted_files(pins: &[PinnedVersion], only: Option<&HashSet<Uuid>>) -> Vec<PinnedFile> {

@@ -27,6 +27,7 @@ pub(crate) struct TableSchema {
 
 impl TableSchema {
     /// A new table: fields are stored under their own names.
+    #[cfg(test)]
     pub(crate) fn new(id: i64, schema: SchemaRef) -> Self {
         Self { id, logical: Arc::clone(&schema), stored: schema, defaults: BTreeMap::new() }
     }

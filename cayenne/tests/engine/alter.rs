@@ -348,3 +348,52 @@ async fn a_discarded_change_leaves_no_trace_and_its_names_are_free() {
     let expected = batch(&partition.schema(), expected);
     check(&home, partition, vec![expected], &["SELECT id FROM t WHERE x IS NULL"]).await;
 }
+
+/// Partitions of one table need not store a column under the same name: some are older than its renaming.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_from_before_and_after_a_renaming_are_read_together() {
+    let (_home, old) = home();
+    let table = CayenneTable::try_new(vec![old.clone()]).unwrap();
+    put(&old, WriteMode::Append, &[numbers(0, 100)]).await;
+    alter(&old, rename("name", "title")).await;
+    let stale = SessionContext::new();
+    stale.register_table("t", Arc::new(table)).unwrap();
+    assert!(answer(&stale, "SELECT * FROM t").await.unwrap_err().contains("have changed"));
+
+    let (rows, schema) = (numbers(100, 300), old.schema());
+    let new = batch(&schema, rows.columns().to_vec());
+    let dirs: Vec<TempDir> = (0..2).map(|_| TempDir::new().unwrap()).collect();
+    let mut partitions = vec![old];
+    for dir in &dirs {
+        let partition = create(dir.path(), Arc::clone(&schema));
+        alter(&partition, add("x", DataType::Int8, Some(ScalarValue::Int8(Some(3))))).await;
+        alter(&partition, drop_column("x")).await;
+        put(&partition, WriteMode::Append, std::slice::from_ref(&new)).await;
+        partitions.push(partition);
+    }
+    // And now each stores this one under another name.
+    for partition in &partitions {
+        alter(partition, add("x", DataType::Int16, Some(ScalarValue::Int16(Some(9))))).await;
+    }
+    let schema = partitions[0].schema();
+    let with_x = |rows: &RecordBatch| {
+        let mut columns = rows.columns().to_vec();
+        columns.push(Arc::new(Int16Array::from(vec![9; rows.num_rows()])));
+        batch(&schema, columns)
+    };
+    let expected = vec![with_x(&numbers(0, 100)), with_x(&new), with_x(&new)];
+    for streams in [1, 2, 3, 7] {
+        let pins: Vec<PinnedVersion> = partitions.iter().map(|partition| partition.pin(None).unwrap()).collect();
+        let plan = scan(&pins, &ScanRequest { streams, ..ScanRequest::default() }).unwrap();
+        assert_eq!(plan.properties().output_partitioning().partition_count(), streams);
+        let (ours, memory) = sessions(partitions.clone(), expected.clone(), streams);
+        for sql in [
+            "SELECT * FROM t",
+            "SELECT count(*), min(title), max(id), sum(x) FROM t",
+            "SELECT id FROM t WHERE title LIKE '%7' AND x = 9 AND id < 250",
+            "SELECT id, x FROM t WHERE id IN (3, 150)",
+        ] {
+            same(&ours, &memory, sql).await;
+        }
+    }
+}

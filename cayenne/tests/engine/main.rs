@@ -2,6 +2,7 @@
 
 mod alter;
 mod any_type;
+mod columns;
 mod compaction;
 mod crash;
 mod deletes;

@@ -7,7 +7,7 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
     let kind = match &error {
         full if full.is_disk_full() => ErrorKind::Exhausted,
         E::OutOfMemory { .. } => ErrorKind::Exhausted,
-        E::VersionExpired { .. } | E::VersionNotYetHere { .. } => ErrorKind::StaleRoute,
+        E::VersionExpired { .. } | E::VersionNotYetHere { .. } | E::SchemaChanged { .. } => ErrorKind::StaleRoute,
         E::UnsupportedType { .. }
         | E::BadSchema { .. }
         | E::BadOption { .. }
