@@ -75,8 +75,11 @@ async fn small_files_become_one_and_nothing_else_changes() {
     // What was pinned before is still there, and goes with the pin.
     partition.collect_garbage(SystemTime::now()).await.unwrap();
     assert_eq!(old.data_files().len(), 4);
-    let rows: usize =
-        run(scan(&[old.clone()], &ScanRequest::default()).unwrap()).await.iter().map(|b| b.num_rows()).sum();
+    let rows: usize = run(scan(std::slice::from_ref(&old), &ScanRequest::default()).unwrap())
+        .await
+        .iter()
+        .map(|b| b.num_rows())
+        .sum();
     assert_eq!(rows, 4_000);
     drop(old);
     partition.collect_garbage(SystemTime::now()).await.unwrap();
