@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::record_batch::RecordBatch;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
 use futures::stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -57,6 +57,7 @@ impl DataFileWriter {
         schema: &Arc<TableSchema>,
         name: String,
         options: WriteOptions,
+        pool: Option<&Arc<dyn MemoryPool>>,
     ) -> Result<Self> {
         let path = inner.dir.join(&name);
         let dtype = write_session()
@@ -64,7 +65,7 @@ impl DataFileWriter {
             .from_arrow_schema(&schema.stored)
             .map_err(|source| vortex_error(inner, "prepare", &name, source))?;
         inner.check_space()?;
-        let memory = encoder_memory::reserve(inner, &schema.logical)?;
+        let memory = pool.map(|pool| encoder_memory::reserve(pool, &inner.place, &schema.logical)).transpose()?;
         inner.step(Step::CreateFile)?;
         let file = File::options()
             .write(true)

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
-use crate::error::{Error, Result};
-use crate::partition::Inner;
+use crate::error::{Error, Place, Result};
 
 /// What the encoder holds of each column: the block that it fills, the one that it compresses, and the compressed ones of
 /// a run that is not written yet.
@@ -16,14 +15,13 @@ const BYTES_PER_COLUMN: usize = 1 << 20;
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] when the pool has not as much.
-pub(crate) fn reserve(inner: &Inner, schema: &Schema) -> Result<Option<MemoryReservation>> {
-    let Some(pool) = &inner.options.memory_pool else { return Ok(None) };
+pub(crate) fn reserve(pool: &Arc<dyn MemoryPool>, place: &Arc<Place>, schema: &Schema) -> Result<MemoryReservation> {
     let columns: usize = schema.fields().iter().map(|field| leaves(field.data_type())).sum();
     let bytes = columns.saturating_mul(BYTES_PER_COLUMN);
     let reservation = MemoryConsumer::new("cayenne writer").register(pool);
     match reservation.try_grow(bytes) {
-        Ok(()) => Ok(Some(reservation)),
-        Err(source) => Err(Error::OutOfMemory { place: Arc::clone(&inner.place), bytes, source: Box::new(source) }),
+        Ok(()) => Ok(reservation),
+        Err(source) => Err(Error::OutOfMemory { place: Arc::clone(place), bytes, source: Box::new(source) }),
     }
 }
 

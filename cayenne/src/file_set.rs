@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::Array;
 use arrow::datatypes::Field;
 use arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::MemoryPool;
 use uuid::Uuid;
 
 use crate::data_file_writer::DataFileWriter;
@@ -29,6 +30,8 @@ pub(crate) struct FileSet {
     schema: Arc<TableSchema>,
     write_id: Uuid,
     options: WriteOptions,
+    /// What the memory of the open file is charged to.
+    pool: Option<Arc<dyn MemoryPool>>,
     open: Option<DataFileWriter>,
     created: CreatedFiles,
     finished: Vec<FileRecord>,
@@ -59,11 +62,17 @@ impl FileSet {
             schema,
             write_id,
             options,
+            pool: inner.options.memory_pool.clone(),
             open: None,
             created: CreatedFiles { inner: Arc::clone(inner), names: Vec::new() },
             finished: Vec::new(),
             broken: false,
         }
+    }
+
+    /// Whoever calls this answers for the memory of the open file.
+    pub(crate) fn charge_nothing(&mut self) {
+        self.pool = None;
     }
 
     pub(crate) fn has_open_file(&self) -> bool {
@@ -110,7 +119,7 @@ impl FileSet {
             None => {
                 let name = layout::file_name(layout::new_file_id());
                 self.created.names.push(name.clone());
-                DataFileWriter::create(&self.inner, &self.schema, name, self.options)?
+                DataFileWriter::create(&self.inner, &self.schema, name, self.options, self.pool.as_ref())?
             }
         };
         file.write(batch).await?;

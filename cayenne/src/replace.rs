@@ -78,6 +78,11 @@ impl Replacement {
         self.files.write(batch).await
     }
 
+    /// As [`FileSet::charge_nothing`].
+    pub(crate) fn charge_nothing(&mut self) {
+        self.files.charge_nothing();
+    }
+
     /// Whether a file is being written: an encoder holds its buffers.
     pub fn has_open_file(&self) -> bool {
         self.files.has_open_file()

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::policy::{self, CompactionTrigger, FileFacts, Pick, TableFacts};
 use super::resources::CompactionResources;
+use crate::encoder_memory;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::options::WriteOptions;
@@ -128,7 +129,10 @@ impl Partition {
         picked.iter().for_each(|entry| stored.merge(entry.summary()));
         let options = &self.inner.options;
         let writing = WriteOptions { compression: options.compaction.compression, ..WriteOptions::default() };
+        // Before sorting takes what is left. The pool of writers is not for this.
+        let _encoder = encoder_memory::reserve(resources.memory_pool(), &self.inner.place, &schema.logical)?;
         let mut replacement = self.replace_files(pin, &ids, writing)?;
+        replacement.charge_nothing();
 
         let request = ScanRequest {
             files: Some(Arc::new(ids.into_iter().collect::<HashSet<_>>())),

@@ -251,7 +251,10 @@ async fn sorting_spills_when_memory_is_short_and_fails_cleanly_without_any() {
     let files = data_files(partition.dir());
     let tight = CompactionResources::new(100 << 10, None).unwrap();
     let failed = partition.compact_all(&tight).await.unwrap_err();
-    assert!(matches!(failed, Error::DataFusion(_)), "{failed}");
+    assert!(matches!(failed, Error::OutOfMemory { .. }), "no room for an open file: {failed}");
+    let tight = CompactionResources::new((2 << 20) + (100 << 10), None).unwrap();
+    let failed = partition.compact_all(&tight).await.unwrap_err();
+    assert!(matches!(failed, Error::DataFusion(_)), "no room for sorting: {failed}");
     assert_eq!(data_files(partition.dir()), files, "a failure leaves everything as it was");
 
     let spilling = CompactionResources::new(6 << 20, Some(dir.path().to_path_buf())).unwrap();
