@@ -104,6 +104,8 @@ fn check_field(field: &Field, path: &str) -> Result<()> {
                 Ok(())
             }
         }
+        // Arrow's own kernels lose count of the rows of such lists.
+        DataType::FixedSizeList(_, size) if *size <= 0 => refuse("a list of fixed size needs at least one item"),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             check_field(item, &format!("{path}[]"))
         }
@@ -167,6 +169,7 @@ mod tests {
             DataType::Timestamp(TimeUnit::Second, Some("No/Where".into())),
             DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)),
             DataType::Null,
+            DataType::FixedSizeList(Arc::new(Field::new_list_field(DataType::Int8, true)), 0),
             DataType::Struct(Fields::empty()),
             DataType::new_list(DataType::Duration(TimeUnit::Second), true),
         ] {

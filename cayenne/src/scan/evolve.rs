@@ -246,7 +246,8 @@ fn adapt(array: &ArrayRef, to: &Field) -> ArrowResult<ArrayRef> {
         (DataType::FixedSizeList(_, size), DataType::FixedSizeList(item, _)) => {
             let old = array.as_fixed_size_list();
             let items = adapt(old.values(), item)?;
-            Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *size, items, old.nulls().cloned())?)
+            let nulls = old.nulls().cloned();
+            Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, items, nulls, old.len())?)
         }
         (from, to) if from.is_nested() || to.is_nested() => {
             return Err(ArrowError::CastError(format!("values of type {from} cannot be read as {to}")));

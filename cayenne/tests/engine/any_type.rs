@@ -213,7 +213,7 @@ impl AnyType {
             DataType::UInt64 => integer!(UInt64Type, u64),
             DataType::Date32 => integer!(Date32Type, i32),
             DataType::Date64 => {
-                primitive!(Date64Type, |any: &mut Self| any.within(-100_000_000, 100_000_000) * 86_400_000)
+                primitive!(Date64Type, |any: &mut Self| any.within(-8_000_000_000_000_000, 8_000_000_000_000_000))
             }
             DataType::Float16 | DataType::Float32 => {
                 let values = self.values(rows, Self::float);
@@ -283,7 +283,7 @@ impl AnyType {
             }
             DataType::FixedSizeList(item, size) => {
                 let items = self.array(item.data_type(), rows * usize::try_from(*size).unwrap(), item.is_nullable());
-                Arc::new(FixedSizeListArray::new(Arc::clone(item), *size, items, nulls))
+                Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, items, nulls, rows).unwrap())
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().map(|field| self.array(field.data_type(), rows, field.is_nullable()));
