@@ -100,7 +100,10 @@ impl CompactionRunner {
     /// Looks after a partition until it is closed or removed.
     pub fn add(&self, partition: &Partition) {
         let entry = Entry { partition: Arc::downgrade(&partition.inner), running: None, busy: Arc::default() };
-        self.shared.partitions.lock().entry(key(&partition.inner)).or_insert(entry);
+        let mut partitions = self.shared.partitions.lock();
+        // Another partition may have had this place in memory.
+        partitions.retain(|_, entry| entry.partition.strong_count() > 0);
+        partitions.entry(key(&partition.inner)).or_insert(entry);
     }
 
     /// Leaves a partition alone. A pass over it is broken off and leaves nothing behind, unless
