@@ -114,7 +114,7 @@ fn projected(schema: &SchemaRef, projection: Option<&[usize]>) -> Result<SchemaR
 
 /// A plan made for other columns than the stored ones would read the wrong ones by index.
 fn check_columns(request: &LocalScan, pin: &PinnedVersion) -> Result<()> {
-    let stored = pin.partition().schema();
+    let stored = pin.schema();
     let same = stored.fields().len() == request.schema.fields().len()
         && stored
             .fields()
