@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
 use futures::stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -20,11 +20,13 @@ use vortex::expr::stats::Stat;
 use vortex::file::{OpenOptionsSessionExt, VortexFile, WriteOptionsSessionExt};
 use vortex::layout::layouts::struct_::StructLayoutEncoding;
 
+use crate::encoder_memory;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
 use crate::metastore::FileRecord;
 use crate::options::WriteOptions;
 use crate::partition::Inner;
+use crate::schema::TableSchema;
 use crate::session::{read_session, write_session, write_strategy};
 use crate::sink::{FileDigest, HashingSink, hash_file};
 use crate::stats::SummaryBuilder;
@@ -39,6 +41,7 @@ const MAX_ROWS: u64 = 1 << 31;
 /// A data file that is being written. Dropping it stops the encoder; the caller removes the file.
 pub(crate) struct DataFileWriter {
     inner: Arc<Inner>,
+    schema: Arc<TableSchema>,
     name: String,
     path: PathBuf,
     batches: Option<mpsc::Sender<VortexResult<ArrayRef>>>,
@@ -47,15 +50,25 @@ pub(crate) struct DataFileWriter {
     raw_bytes: u64,
     target_bytes: u64,
     summary: SummaryBuilder,
+    /// Of the encoder's buffers; goes with them.
+    _memory: Option<MemoryReservation>,
 }
 
 impl DataFileWriter {
-    pub(crate) fn create(inner: &Arc<Inner>, name: String, options: WriteOptions) -> Result<Self> {
+    pub(crate) fn create(
+        inner: &Arc<Inner>,
+        schema: &Arc<TableSchema>,
+        name: String,
+        options: WriteOptions,
+        pool: Option<&Arc<dyn MemoryPool>>,
+    ) -> Result<Self> {
         let path = inner.dir.join(&name);
         let dtype = write_session()
             .arrow()
-            .from_arrow_schema(&inner.schema)
+            .from_arrow_schema(&schema.stored)
             .map_err(|source| vortex_error(inner, "prepare", &name, source))?;
+        inner.check_space()?;
+        let memory = pool.map(|pool| encoder_memory::reserve(pool, &inner.place, &schema.logical)).transpose()?;
         inner.step(Step::CreateFile)?;
         let file = File::options()
             .write(true)
@@ -89,6 +102,7 @@ impl DataFileWriter {
         });
         Ok(Self {
             inner: Arc::clone(inner),
+            schema: Arc::clone(schema),
             name,
             path,
             batches: Some(sender),
@@ -96,7 +110,8 @@ impl DataFileWriter {
             written,
             raw_bytes: 0,
             target_bytes: options.target_file_bytes.unwrap_or(inner.options.target_file_bytes),
-            summary: SummaryBuilder::new(&inner.schema),
+            summary: SummaryBuilder::new(&schema.logical),
+            _memory: memory,
         })
     }
 
@@ -118,10 +133,9 @@ impl DataFileWriter {
     pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
         self.summary.update(&batch);
         self.raw_bytes += slice_bytes(&batch);
-        let schema: &SchemaRef = &self.inner.schema;
         let array = write_session()
             .arrow()
-            .from_arrow_record_batch(batch, schema)
+            .from_arrow_record_batch(self.schema.to_stored(batch)?, &self.schema.stored)
             .map_err(|source| vortex_error(&self.inner, "encode", &self.name, source))?;
         let sent = match &self.batches {
             Some(batches) => batches.send(Ok(array)).await.is_ok(),
@@ -156,8 +170,9 @@ impl DataFileWriter {
         if rows != self.summary.rows() {
             return Err(self.damaged(format!("it holds {rows} rows and {} were written", self.summary.rows())));
         }
-        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.inner.schema));
+        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.schema.logical));
         let record = FileRecord {
+            schema_id: self.schema.id,
             path: self.name.clone(),
             sha256: digest.sha256,
             summary: summary.finish(digest.bytes),

@@ -194,6 +194,22 @@ pub enum Error {
         /// Whether the other row is of the same write, not a stored one.
         within: bool,
     },
+    /// A change of the columns that is not possible, or that could lose values.
+    #[error("column '{column}' cannot be changed like this: {detail}")]
+    SchemaChangeRefused {
+        /// Path of the column.
+        column: String,
+        /// Why not.
+        detail: String,
+    },
+    /// An option that cannot work.
+    #[error("option {option}: {detail}")]
+    BadOption {
+        /// Its name.
+        option: &'static str,
+        /// What is wrong with it and what to do.
+        detail: String,
+    },
     /// A batch does not have the schema of the partition.
     #[error("{place}: column '{column}' does not match the table: {detail}")]
     SchemaMismatch {
@@ -358,6 +374,12 @@ pub enum Error {
         /// The partition.
         place: Arc<Place>,
     },
+    /// The columns have changed since whoever asks learnt of them.
+    #[error("{place}: its columns have changed; look at them again and retry")]
+    SchemaChanged {
+        /// The partition.
+        place: Arc<Place>,
+    },
     /// Scans over several partitions need one schema.
     #[error("{place}: its schema differs from that of the other partitions in the scan")]
     MixedSchemas {
@@ -377,6 +399,35 @@ pub enum Error {
         /// The cause.
         #[source]
         source: std::io::Error,
+    },
+    /// So little of the disk is free that nothing new is written.
+    #[error(
+        "{place}: {free} of {total} bytes are free on the disk of '{}' and writes leave {limit} free; \
+         free some space and retry, reads go on",
+        path.display()
+    )]
+    DiskAlmostFull {
+        /// The partition.
+        place: Arc<Place>,
+        /// Its directory.
+        path: PathBuf,
+        /// Free bytes.
+        free: u64,
+        /// All bytes of the disk.
+        total: u64,
+        /// Bytes that must be free.
+        limit: u64,
+    },
+    /// The memory pool has no room for another file.
+    #[error("{place}: writing a file needs {bytes} bytes of memory: {source}; retry when other work is done")]
+    OutOfMemory {
+        /// The partition.
+        place: Arc<Place>,
+        /// How many bytes were asked for.
+        bytes: usize,
+        /// What the pool said.
+        #[source]
+        source: Box<DataFusionError>,
     },
     /// SQLite refused.
     #[error("cannot {action} in the metastore of '{}': {source}", path.display())]
@@ -450,6 +501,9 @@ impl Error {
                 | Error::FilesChanged { .. }
                 | Error::WriteInProgress { .. }
                 | Error::InUse { .. }
+                | Error::SchemaChanged { .. }
+                | Error::DiskAlmostFull { .. }
+                | Error::OutOfMemory { .. }
         )
     }
 
@@ -459,6 +513,8 @@ impl Error {
             self,
             Error::UnsupportedType { .. }
                 | Error::BadSchema { .. }
+                | Error::BadOption { .. }
+                | Error::SchemaChangeRefused { .. }
                 | Error::SchemaMismatch { .. }
                 | Error::NoKey { .. }
                 | Error::BadKey { .. }
@@ -474,6 +530,9 @@ impl Error {
 
     /// Whether the disk is full, whichever layer noticed.
     pub fn is_disk_full(&self) -> bool {
+        if matches!(self, Error::DiskAlmostFull { .. }) {
+            return true;
+        }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
             if error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull) {

@@ -28,6 +28,8 @@ pub enum Step {
     Published,
     /// A staged write is about to be moved onto a newer version.
     Rebase,
+    /// Compaction has picked files and is about to read them.
+    CompactionPicked,
     /// The current version is about to get new files in place of old ones.
     Replace,
     /// It has them, and nobody has been told.
@@ -48,7 +50,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 19] = [
+    pub const ALL: [Step; 20] = [
         Step::CreateFile,
         Step::FileCreated,
         Step::WriteBytes,
@@ -60,6 +62,7 @@ impl Step {
         Step::Publish,
         Step::Published,
         Step::Rebase,
+        Step::CompactionPicked,
         Step::Replace,
         Step::Replaced,
         Step::Discard,

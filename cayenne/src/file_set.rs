@@ -1,10 +1,12 @@
 //! Writes rows into as many data files as they need.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::datatypes::Field;
 use arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::MemoryPool;
 use uuid::Uuid;
 
 use crate::data_file_writer::DataFileWriter;
@@ -13,6 +15,8 @@ use crate::layout;
 use crate::metastore::FileRecord;
 use crate::options::WriteOptions;
 use crate::partition::Inner;
+use crate::schema::TableSchema;
+use crate::state::DataFile;
 use crate::stats::DataSummary;
 use crate::value_range::out_of_range;
 
@@ -22,8 +26,12 @@ const MAX_ROWS: usize = 65_536;
 /// Files that are being written. Dropped before [`finish`](Self::finish), it removes what it wrote.
 pub(crate) struct FileSet {
     inner: Arc<Inner>,
+    /// Of the rows.
+    schema: Arc<TableSchema>,
     write_id: Uuid,
     options: WriteOptions,
+    /// What the memory of the open file is charged to.
+    pool: Option<Arc<dyn MemoryPool>>,
     open: Option<DataFileWriter>,
     created: CreatedFiles,
     finished: Vec<FileRecord>,
@@ -33,10 +41,18 @@ pub(crate) struct FileSet {
 
 /// Files that are complete and durable, and that nothing names yet.
 pub(crate) struct FinishedFiles {
+    pub(crate) schema: Arc<TableSchema>,
     pub(crate) records: Vec<FileRecord>,
     pub(crate) summary: DataSummary,
     /// To be kept until the files are named.
     pub(crate) created: CreatedFiles,
+}
+
+impl FinishedFiles {
+    /// The files as the picture knows them.
+    pub(crate) fn data_files(&self, dir: &Path) -> Vec<Arc<DataFile>> {
+        self.records.iter().filter_map(|record| DataFile::new(dir, record, &self.schema)).map(Arc::new).collect()
+    }
 }
 
 /// Rows that were written next to each other.
@@ -51,16 +67,28 @@ pub(crate) struct Placed {
 }
 
 impl FileSet {
-    pub(crate) fn new(inner: &Arc<Inner>, write_id: Uuid, options: WriteOptions) -> Self {
+    pub(crate) fn new(inner: &Arc<Inner>, schema: Arc<TableSchema>, write_id: Uuid, options: WriteOptions) -> Self {
         Self {
             inner: Arc::clone(inner),
+            schema,
             write_id,
             options,
+            pool: inner.options.memory_pool.clone(),
             open: None,
             created: CreatedFiles { inner: Arc::clone(inner), names: Vec::new() },
             finished: Vec::new(),
             broken: false,
         }
+    }
+
+    /// Whoever calls this answers for the memory of the open file.
+    pub(crate) fn charge_nothing(&mut self) {
+        self.pool = None;
+    }
+
+    /// The schema of the rows.
+    pub(crate) fn schema(&self) -> &TableSchema {
+        &self.schema
     }
 
     pub(crate) fn has_open_file(&self) -> bool {
@@ -95,7 +123,7 @@ impl FileSet {
     }
 
     pub(crate) fn check(&self, batch: &RecordBatch) -> Result<()> {
-        check_batch(&self.inner, batch)
+        check_batch(&self.inner, &self.schema, batch)
     }
 
     pub(crate) async fn end_file(&mut self) -> Result<()> {
@@ -120,7 +148,7 @@ impl FileSet {
             None => {
                 let name = layout::file_name(layout::new_file_id());
                 self.created.names.push(name.clone());
-                DataFileWriter::create(&self.inner, name, self.options)?
+                DataFileWriter::create(&self.inner, &self.schema, name, self.options, self.pool.as_ref())?
             }
         };
         file.write(batch).await?;
@@ -135,12 +163,13 @@ impl FileSet {
     /// Every file is synced, read back and compared with what was written.
     pub(crate) async fn finish(mut self) -> Result<FinishedFiles> {
         self.end_file().await?;
-        let mut summary = DataSummary::empty(self.inner.schema.fields().len());
+        let mut summary = DataSummary::empty(self.schema.columns());
         for file in &self.finished {
             summary.merge(&file.summary);
         }
         let created = CreatedFiles { inner: Arc::clone(&self.inner), names: std::mem::take(&mut self.created.names) };
-        Ok(FinishedFiles { records: std::mem::take(&mut self.finished), summary, created })
+        let schema = Arc::clone(&self.schema);
+        Ok(FinishedFiles { schema, records: std::mem::take(&mut self.finished), summary, created })
     }
 }
 
@@ -177,11 +206,11 @@ impl Drop for CreatedFiles {
     }
 }
 
-fn check_batch(inner: &Inner, batch: &RecordBatch) -> Result<()> {
+fn check_batch(inner: &Inner, schema: &TableSchema, batch: &RecordBatch) -> Result<()> {
     let mismatch = |column: &str, detail: String| {
         Err(Error::SchemaMismatch { place: Arc::clone(&inner.place), column: column.to_owned(), detail })
     };
-    let fields = inner.schema.fields();
+    let fields = schema.logical.fields();
     let given = batch.schema_ref().fields();
     if let Some(missing) = fields.get(given.len()) {
         return mismatch(missing.name(), "it is missing from the batch".to_owned());

@@ -19,8 +19,12 @@
 //! The crate knows nothing of other nodes. `OVERVIEW.md` beside this file's folder describes the layout, the
 //! write and read paths and what happens after a crash. Start reading at [`Partition`], then [`StagedWriter`], then [`scan`].
 
+mod alter;
 mod cache;
+mod compaction;
 mod deletion_vector;
+mod disk_space;
+mod encoder_memory;
 mod error;
 mod failpoint;
 mod file_set;
@@ -34,10 +38,12 @@ mod publish;
 mod replace;
 mod row_id;
 mod scan;
+mod schema;
 mod schema_check;
 mod staged_writer;
 mod stats;
 mod table;
+mod type_conversion;
 mod value_range;
 mod verify;
 
@@ -49,6 +55,11 @@ mod sink;
 mod state;
 
 pub use cache::ReadCache;
+pub use compaction::{
+    CompactionOptions, CompactionReport, CompactionResources, CompactionRunner, CompactionRunnerOptions,
+    CompactionStats, CompactionTrigger, DEFAULT_MEMORY_FRACTION, RowOrder,
+};
+pub use disk_space::{DiskLimit, DiskSpace};
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
@@ -61,8 +72,10 @@ pub use publish::StagedInfo;
 pub use replace::{Replaced, Replacement};
 pub use row_id::{FILE_COLUMN, ROW_COLUMN};
 pub use scan::{ScanRequest, scan};
+pub use schema::SchemaChange;
 pub use schema_check::check_schema;
 pub use staged_writer::StagedWriter;
 pub use stats::{ColumnSummary, DataSummary, KeyCounts, WriteSummary};
 pub use table::CayenneTable;
+pub use type_conversion::{TypeConversion, UnsupportedTypeAction};
 pub use verify::{DamagedFile, VerifyReport};

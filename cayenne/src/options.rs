@@ -6,7 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::SecondsFormat;
 
+use datafusion::execution::memory_pool::MemoryPool;
+
 use crate::cache::ReadCache;
+use crate::compaction::{CompactionOptions, RowOrder};
+use crate::disk_space::DiskLimit;
 use crate::failpoint::Failpoints;
 use crate::keys::write_keys::KeyRule;
 
@@ -28,6 +32,8 @@ pub enum WriteMode {
     Append,
     /// The new rows replace all rows.
     Overwrite,
+    /// The columns change and the rows stay. Only [`Partition::alter`](crate::Partition::alter) stages such a write.
+    Alter,
 }
 
 impl WriteMode {
@@ -35,6 +41,7 @@ impl WriteMode {
         match self {
             WriteMode::Append => "append",
             WriteMode::Overwrite => "overwrite",
+            WriteMode::Alter => "alter",
         }
     }
 
@@ -42,6 +49,7 @@ impl WriteMode {
         match text {
             "append" => Some(WriteMode::Append),
             "overwrite" => Some(WriteMode::Overwrite),
+            "alter" => Some(WriteMode::Alter),
             _ => None,
         }
     }
@@ -143,6 +151,14 @@ pub struct PartitionOptions {
     /// Memory in bytes for finding stored keys of a table with a primary key, and as much for the keys of each write that is
     /// under way. With less, more is read from files.
     pub key_memory_bytes: usize,
+    /// When [`Partition::compact`](crate::Partition::compact) rewrites files.
+    pub compaction: CompactionOptions,
+    /// The order of rows inside rewritten files. Files that exist keep theirs until they are rewritten.
+    pub row_order: RowOrder,
+    /// How much of the disk writes leave free; nothing unless set.
+    pub disk: DiskLimit,
+    /// Where the memory of files that are being written is accounted; `None` for nowhere.
+    pub memory_pool: Option<Arc<dyn MemoryPool>>,
     /// Hook for tests.
     pub failpoints: Option<Arc<dyn Failpoints>>,
 }
@@ -155,6 +171,10 @@ impl Default for PartitionOptions {
             clock: Clock::default(),
             cache: ReadCache::shared(),
             key_memory_bytes: 256 << 20,
+            compaction: CompactionOptions::default(),
+            row_order: RowOrder::default(),
+            disk: DiskLimit::default(),
+            memory_pool: None,
             failpoints: None,
         }
     }

@@ -19,6 +19,7 @@ use crate::layout;
 use crate::metastore::Metastore;
 use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
 use crate::pin::PinnedVersion;
+use crate::schema::TableSchema;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
 use crate::stats::DataSummary;
@@ -37,7 +38,7 @@ pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
     pub(crate) identity: PartitionIdentity,
     pub(crate) place: Arc<Place>,
-    pub(crate) schema: SchemaRef,
+    /// As at creation; columns by their stored names.
     pub(crate) settings: TableSettings,
     /// For tables that keep one row per key.
     pub(crate) keyed: Option<Arc<Keyed>>,
@@ -78,6 +79,7 @@ impl Partition {
         options: PartitionOptions,
     ) -> Result<Self> {
         check_schema(&schema)?;
+        options.row_order.check(&schema)?;
         let encoding = match settings.bind(&schema)? {
             Some(spec) => Some(KeyEncoder::new(&spec, &schema)?.encoding()),
             None => None,
@@ -128,12 +130,12 @@ impl Partition {
             None | Some(Outcome::Continue) => Ok(()),
             Some(Outcome::Fail | Outcome::Crash) => Err(Error::Failpoint(Step::Convert)),
         };
-        let (metastore, identity, schema) = Metastore::open(&dir, read_only, convert)?;
+        let (metastore, identity) = Metastore::open(&dir, read_only, convert)?;
         let place = Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() });
         let (settings, encoding) = metastore.table_settings()?;
-        let keyed = match settings.bind(&schema)?.filter(|spec| spec.unique) {
-            Some(spec) => {
-                let keyed = Keyed::new(spec, &schema, options.key_memory_bytes)?;
+        let state = State::new(&dir, &place, metastore.load()?)?;
+        let keyed = match Keyed::new(&settings, &state.current().schema, options.key_memory_bytes)? {
+            Some(keyed) => {
                 let expected = keyed.encoder.encoding().id();
                 if encoding != Some(expected) {
                     return Err(Error::KeyEncoding { place, found: encoding.unwrap_or_default(), expected });
@@ -142,13 +144,11 @@ impl Partition {
             }
             None => None,
         };
-        let state = State::new(&dir, &place, schema.fields().len(), metastore.load()?)?;
         let partition = Self {
             inner: Arc::new(Inner {
                 place,
                 dir,
                 identity,
-                schema,
                 settings,
                 keyed,
                 options,
@@ -176,14 +176,14 @@ impl Partition {
         &self.inner.identity
     }
 
-    /// The declared schema; scans return exactly these types.
+    /// The schema of the current version; scans return exactly these types.
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.inner.schema)
+        Arc::clone(&self.inner.schema().logical)
     }
 
-    /// What was declared about the table besides its columns.
-    pub fn settings(&self) -> &TableSettings {
-        &self.inner.settings
+    /// What was declared about the table besides its columns, which have the names of the current version.
+    pub fn settings(&self) -> TableSettings {
+        self.inner.settings.renamed(&self.inner.schema())
     }
 
     /// The newest published version; 0 before the first one.
@@ -261,6 +261,11 @@ impl Inner {
                 Err(Error::Failpoint(step))
             }
         }
+    }
+
+    /// The schema of the current version.
+    pub(crate) fn schema(&self) -> Arc<TableSchema> {
+        Arc::clone(&self.state.lock().current().schema)
     }
 
     pub(crate) fn crashed(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use uuid::Uuid;
 
 use crate::partition::{Inner, Partition};
@@ -58,6 +59,11 @@ impl PinnedVersion {
         Partition { inner: Arc::clone(&self.guard.inner) }
     }
 
+    /// The schema of this version.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.guard.view.schema.logical)
+    }
+
     /// What this version holds.
     pub fn summary(&self) -> &DataSummary {
         &self.guard.view.summary
@@ -75,7 +81,7 @@ impl PinnedVersion {
             rows: entry.rows(),
             deleted_rows: entry.deleted_rows(),
             sequence: entry.sequence,
-            stored: entry.file.summary.clone(),
+            stored: entry.summary().clone(),
         };
         self.view().files.iter().map(info).collect()
     }

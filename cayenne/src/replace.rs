@@ -17,7 +17,7 @@ use crate::layout;
 use crate::options::WriteOptions;
 use crate::partition::{Inner, Partition};
 use crate::pin::PinnedVersion;
-use crate::state::{DataFile, Deletes};
+use crate::state::{Deletes, VisibleFile};
 use crate::stats::DataSummary;
 
 /// New files on their way into the place of old ones. Dropped before [`commit`](Self::commit), it removes what it wrote.
@@ -61,7 +61,7 @@ impl Partition {
             partition: self.clone(),
             read: read.clone(),
             out: files.iter().copied().collect(),
-            files: FileSet::new(&self.inner, Uuid::now_v7(), options),
+            files: FileSet::new(&self.inner, Arc::clone(&read.view().schema), Uuid::now_v7(), options),
         })
     }
 
@@ -78,6 +78,11 @@ impl Replacement {
     /// As [`StagedWriter::write`](crate::StagedWriter::write).
     pub async fn write(&mut self, batch: RecordBatch) -> Result<()> {
         self.files.write(batch).await.map(|_| ())
+    }
+
+    /// As [`FileSet::charge_nothing`].
+    pub(crate) fn charge_nothing(&mut self) {
+        self.files.charge_nothing();
     }
 
     /// Whether a file is being written: an encoder holds its buffers.
@@ -107,9 +112,10 @@ impl Replacement {
         };
         let guard = keyed.begin_commit().await;
         let carried = if partition.carries_deletes() {
-            let dir = &partition.inner.dir;
-            let new: Vec<DataFile> = files.records.iter().filter_map(|record| DataFile::new(dir, record)).collect();
-            carry(&keyed, &read, &partition.pin(None)?, &out, new).await?
+            let now = partition.pin(None)?;
+            let new = files.data_files(&partition.inner.dir);
+            let new: Vec<VisibleFile> = new.iter().map(|file| VisibleFile::new(file, 0, &now.view().schema)).collect();
+            carry(&keyed, &read, &now, &out, &new).await?
         } else {
             None
         };
@@ -147,7 +153,7 @@ fn replace(
     if !files.records.is_empty() {
         layout::sync_directory(&inner.dir.join(layout::FILES))?;
     }
-    let new = files.records.iter().filter_map(|record| DataFile::new(&inner.dir, record)).map(Arc::new).collect();
+    let new = files.data_files(&inner.dir);
     let mut metastore = inner.metastore.lock();
     inner.step(Step::Replace)?;
     let planned = inner.state.lock().plan_replace(read.view(), out, new, carried);

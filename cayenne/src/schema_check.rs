@@ -25,7 +25,12 @@ pub fn check_schema(schema: &Schema) -> Result<()> {
         return Err(Error::BadSchema { detail: "a table needs at least one column".to_owned() });
     }
     check_names(schema.fields(), "")?;
-    schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
+    schema.fields().iter().try_for_each(|field| check_column(field))
+}
+
+/// Refuses a column that cannot be stored without loss.
+pub(crate) fn check_column(field: &Field) -> Result<()> {
+    check_field(field, field.name())
 }
 
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {
@@ -99,6 +104,8 @@ fn check_field(field: &Field, path: &str) -> Result<()> {
                 Ok(())
             }
         }
+        // Arrow's own kernels lose count of the rows of such lists.
+        DataType::FixedSizeList(_, size) if *size <= 0 => refuse("a list of fixed size needs at least one item"),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             check_field(item, &format!("{path}[]"))
         }
@@ -162,6 +169,7 @@ mod tests {
             DataType::Timestamp(TimeUnit::Second, Some("No/Where".into())),
             DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)),
             DataType::Null,
+            DataType::FixedSizeList(Arc::new(Field::new_list_field(DataType::Int8, true)), 0),
             DataType::Struct(Fields::empty()),
             DataType::new_list(DataType::Duration(TimeUnit::Second), true),
         ] {

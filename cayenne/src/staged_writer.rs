@@ -19,7 +19,7 @@ use crate::metastore::{NewWrite, WriteRecord};
 use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
 use crate::row_id;
-use crate::state::{DataFile, Deletes, Staged, StagedKeys};
+use crate::state::{Deletes, Staged, StagedKeys, State};
 use crate::stats::WriteSummary;
 
 /// The keys of a staged write stay in memory if they take at most this part of the budget.
@@ -78,7 +78,13 @@ impl Partition {
         if let Some(record) = sealed {
             return Err(already_sealed(&self.inner, record));
         }
+        self.inner.check_space()?;
+        if mode == WriteMode::Alter {
+            let detail = "columns are changed by Partition::alter, and a write of rows cannot".to_owned();
+            return Err(Error::BadOption { option: "mode", detail });
+        }
         let mut state = self.inner.state.lock();
+        let schema = Arc::clone(&state.current().schema);
         let current = state.current().version;
         let base_version = options.base_version.unwrap_or(current);
         if base_version > current {
@@ -89,15 +95,18 @@ impl Partition {
             return Err(Error::WriteInProgress { place: Arc::clone(&self.inner.place), write_id });
         }
         drop(state);
+        let _reserved = ReservedId { partition: self.clone(), write_id };
+        let keyed = self.inner.keyed.as_ref();
+        let keys = keyed.map(|keyed| KeyedRows::new(keyed, keyed.rule(options.key_rule), &schema)).transpose()?;
         Ok(StagedWriter {
             partition: self.clone(),
             write_id,
             mode,
             base_version,
-            files: FileSet::new(&self.inner, write_id, options),
+            files: FileSet::new(&self.inner, schema, write_id, options),
             deletes: BTreeMap::new(),
-            keys: self.inner.keyed.as_ref().map(|keyed| KeyedRows::new(keyed, keyed.rule(options.key_rule))),
-            _reserved: ReservedId { partition: self.clone(), write_id },
+            keys,
+            _reserved,
         })
     }
 }
@@ -118,7 +127,7 @@ impl StagedWriter {
         let (Some(keys), Some(keyed)) = (&mut self.keys, &self.partition.inner.keyed) else {
             return self.files.write(batch).await.map(|_| ());
         };
-        keyed.spec.check_not_null(&self.partition.inner.place, &batch)?;
+        keys.check_not_null(&self.partition.inner.place, &batch)?;
         let placed = self.files.write(batch.clone()).await?;
         match keys.write(keyed, &batch, &placed) {
             Ok(None) => Ok(()),
@@ -146,9 +155,9 @@ impl StagedWriter {
             let detail = format!("write {} replaces all of them anyway", self.write_id);
             return Err(Error::InvalidDelete { place: Arc::clone(&inner.place), detail });
         }
-        let columns = keyed.key_columns(&inner.place, &inner.schema, keys)?;
+        let columns = keyed.key_columns(&inner.place, self.files.schema(), keys)?;
         if let Some(deletes) = &mut self.keys {
-            deletes.delete(&keyed.encoder.encode_columns(&columns)?);
+            deletes.delete(&keyed.encoder.encode(&columns)?);
         }
         Ok(())
     }
@@ -159,8 +168,8 @@ impl StagedWriter {
     /// Those that [`write`](Self::write) names as found beforehand.
     pub fn check(&self, batch: &RecordBatch) -> Result<()> {
         self.files.check(batch)?;
-        match &self.partition.inner.keyed {
-            Some(keyed) => keyed.spec.check_not_null(&self.partition.inner.place, batch),
+        match &self.keys {
+            Some(keys) => keys.check_not_null(&self.partition.inner.place, batch),
             None => Ok(()),
         }
     }
@@ -233,10 +242,10 @@ impl StagedWriter {
         let deletes: Deletes =
             deletes.into_iter().map(|(file, positions)| (file, DeletionVector::new(positions))).collect();
         let deleted_rows = deletes.values().map(DeletionVector::rows).sum();
-        let dir = &partition.inner.dir;
-        let files = finished.records.iter().filter_map(|record| DataFile::new(dir, record)).map(Arc::new).collect();
+        let files = finished.data_files(&partition.inner.dir);
+        let schema = Arc::clone(&finished.schema);
         let summary = WriteSummary { data: finished.summary.clone(), deleted_rows, keys: None };
-        let mut staged = Staged { mode, base_version, summary, sealed_ms: 0, files, deletes, by_key: None };
+        let mut staged = Staged { mode, schema, base_version, summary, sealed_ms: 0, files, deletes, by_key: None };
         // Held until the write is recorded: what it counts is what it finds.
         let mut guard = None;
         if let (Some(keys), Some(keyed)) = (keys, &partition.inner.keyed) {
@@ -305,11 +314,16 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         // Somebody finished the same write between our start and now.
         return Err(already_sealed(inner, record));
     }
-    let checked = inner.state.lock().check_deletes(&write.deletes, &write.files);
+    let checked = {
+        let state = inner.state.lock();
+        let deletes = state.check_deletes(&write.deletes, &write.files);
+        deletes.and_then(|()| check_schema_changes(&state, &files))
+    };
     checked.map_err(|detail| conflict(inner, write_id, write.base_version, detail))?;
     let sealed = metastore.seal(&NewWrite {
         write_id,
         mode: write.mode,
+        schema: &write.schema,
         base_version: write.base_version,
         summary: &write.summary,
         files: &files.records,
@@ -330,11 +344,28 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
     inner.step(Step::Sealed)
 }
 
+/// Rows of an older schema are not taken in any more, and none that a change of columns on its way could not show.
+fn check_schema_changes(state: &State, files: &FinishedFiles) -> std::result::Result<(), String> {
+    if files.schema.id != state.current().schema.id {
+        return Err("the columns of the table have changed".to_owned());
+    }
+    for change in state.staged().values().filter(|write| write.mode == WriteMode::Alter) {
+        for field in files.schema.stored.fields() {
+            for record in &files.records {
+                files.schema.fits(&change.schema, field.name(), &record.summary).map_err(|detail| {
+                    format!("column '{}' is about to get another type, and {detail}", field.name())
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn conflict(inner: &Inner, write_id: Uuid, base: u64, detail: String) -> Error {
     Error::WriteConflict { place: Arc::clone(&inner.place), write_id, base, detail }
 }
 
-fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
+pub(crate) fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
     Error::WriteSealed {
         place: Arc::clone(&inner.place),
         write_id: record.write_id,

@@ -165,7 +165,7 @@ fn pick(a: Option<ScalarValue>, b: Option<&ScalarValue>, wanted: std::cmp::Order
 }
 
 /// Whether the engine keeps bounds for columns of this type.
-fn has_bounds(data_type: &DataType) -> bool {
+pub(crate) fn has_bounds(data_type: &DataType) -> bool {
     data_type.is_numeric()
         || data_type.is_temporal() && !matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
         || matches!(

@@ -76,7 +76,11 @@ impl TableProvider for CayenneTable {
             streams: state.config().target_partitions(),
             ..ScanRequest::default()
         };
-        Ok(scan(&self.pins()?, &request)?)
+        let pins = self.pins()?;
+        if let Some(changed) = pins.iter().find(|pin| pin.schema() != self.schema) {
+            return Err(Error::SchemaChanged { place: Arc::clone(&changed.inner().place) }.into());
+        }
+        Ok(scan(&pins, &request)?)
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DFResult<Vec<TableProviderFilterPushDown>> {

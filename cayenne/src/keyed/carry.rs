@@ -4,7 +4,6 @@
 //! other positions; their keys say which. So a rewrite goes on beside writers of its files.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use futures::StreamExt;
 use roaring::RoaringTreemap;
@@ -18,7 +17,7 @@ use crate::keys::encoder::Key;
 use crate::keys::write_keys::{KeyRule, WriteKeys};
 use crate::partition::Partition;
 use crate::pin::PinnedVersion;
-use crate::state::{DataFile, Deletes, VisibleFile};
+use crate::state::{Deletes, VisibleFile};
 
 impl Partition {
     /// Whether rewrites of files follow deletes that come meanwhile, or give way to them.
@@ -37,7 +36,7 @@ pub(crate) async fn carry(
     read: &PinnedVersion,
     now: &PinnedVersion,
     out: &HashSet<Uuid>,
-    new: Vec<DataFile>,
+    new: &[VisibleFile],
 ) -> Result<Option<Deletes>> {
     let mut gone = WriteKeys::new(keyed.encoder.encoding(), KeyRule::LastArrival, false);
     for before in read.files().iter().filter(|entry| out.contains(&entry.file.id)) {
@@ -66,9 +65,8 @@ pub(crate) async fn carry(
     let reader = KeyReader::new(now, keyed);
     let conditions = reader.conditions(&wanted)?;
     let mut carried: BTreeMap<Uuid, RoaringTreemap> = BTreeMap::new();
-    for file in new {
-        let entry = VisibleFile { file: Arc::new(file), deleted: None, sequence: 0 };
-        let mut batches = reader.read(&entry, conditions.clone())?;
+    for entry in new {
+        let mut batches = reader.read(entry, conditions.clone())?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             for (index, &row) in batch.rows.iter().enumerate() {

@@ -32,8 +32,8 @@ impl Partition {
     pub async fn lookup(&self, keys: &RecordBatch, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
         let inner = &self.inner;
         let keyed = inner.key()?;
-        let columns = keyed.key_columns(&inner.place, &inner.schema, keys)?;
-        let encoded = keyed.encoder.encode_columns(&columns)?;
+        let columns = keyed.key_columns(&inner.place, &inner.schema(), keys)?;
+        let encoded = keyed.encoder.encode(&columns)?;
         let mut wanted = WriteKeys::new(keyed.encoder.encoding(), KeyRule::LastArrival, false);
         for index in 0..encoded.len() {
             wanted.delete(encoded.get(index));
@@ -56,7 +56,7 @@ impl Partition {
             }
         };
         let files = files_of(&pin, rows.into_iter().flatten());
-        scan_files(&pin, &inner.schema, files, pin.files().len(), request)
+        scan_files(&pin, &pin.view().schema, files, pin.files().len(), request)
     }
 }
 
@@ -65,7 +65,7 @@ impl Partition {
 pub(crate) fn narrow(pin: &PinnedVersion, predicates: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Vec<PinnedFile>>> {
     let Some(keyed) = &pin.inner().keyed else { return Ok(None) };
     let Some(columns) = fixed_key(keyed, pin, predicates)? else { return Ok(None) };
-    let keys = keyed.encoder.encode_columns(&columns)?;
+    let keys = keyed.encoder.encode(&columns)?;
     let found = keyed.with_index(|indexed| {
         (indexed.is_of(pin) && indexed.index.is_exact()).then(|| locate(pin, indexed, keys.get(0)))
     });
@@ -78,13 +78,15 @@ fn fixed_key(
     pin: &PinnedVersion,
     predicates: &[Arc<dyn PhysicalExpr>],
 ) -> Result<Option<Vec<ArrayRef>>> {
-    let mut columns = Vec::with_capacity(keyed.spec.columns.len());
-    for &index in &keyed.spec.columns {
+    let schema = &pin.view().schema;
+    let key = keyed.spec(schema)?.columns;
+    let mut columns = Vec::with_capacity(key.len());
+    for index in key {
         let Some(literal) = predicates.iter().find_map(|predicate| equal_to(predicate, index)) else {
             return Ok(None);
         };
         let value = literal.value();
-        if value.is_null() || &value.data_type() != pin.inner().schema.field(index).data_type() {
+        if value.is_null() || &value.data_type() != schema.logical.field(index).data_type() {
             return Ok(None);
         }
         columns.push(value.to_array_of_size(1)?);

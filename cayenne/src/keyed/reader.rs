@@ -52,7 +52,7 @@ impl<'a> KeyReader<'a> {
         file: &VisibleFile,
         predicates: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<impl Stream<Item = Result<StoredKeys>> + Send + use<>> {
-        let request = self.request(predicates);
+        let request = self.request(predicates)?;
         self.read_file(PinnedFile::new(self.pin, file), request)
     }
 
@@ -62,15 +62,15 @@ impl<'a> KeyReader<'a> {
         file: &VisibleFile,
         positions: RoaringTreemap,
     ) -> Result<impl Stream<Item = Result<StoredKeys>> + Send + use<>> {
-        let request = self.request(Vec::new());
+        let request = self.request(Vec::new())?;
         self.read_file(PinnedFile::rows(self.pin, file, positions), request)
     }
 
-    fn request(&self, predicates: Vec<Arc<dyn PhysicalExpr>>) -> ScanRequest {
-        let spec = &self.keyed.spec;
-        let mut projection = spec.columns.clone();
+    fn request(&self, predicates: Vec<Arc<dyn PhysicalExpr>>) -> Result<ScanRequest> {
+        let spec = self.keyed.spec(&self.pin.view().schema)?;
+        let mut projection = spec.columns;
         projection.extend(spec.time);
-        ScanRequest { projection: Some(projection), predicates, row_ids: true, ..ScanRequest::default() }
+        Ok(ScanRequest { projection: Some(projection), predicates, row_ids: true, ..ScanRequest::default() })
     }
 
     fn read_file(
@@ -78,24 +78,25 @@ impl<'a> KeyReader<'a> {
         file: PinnedFile,
         request: ScanRequest,
     ) -> Result<impl Stream<Item = Result<StoredKeys>> + Send + use<>> {
-        let columns = self.keyed.spec.columns.len();
-        let timed = self.keyed.spec.time.is_some();
-        let plan = scan_files(self.pin, &self.pin.inner().schema, vec![file], 1, &request)?;
+        let timed = self.keyed.timed;
+        let columns = request.projection.as_ref().map_or(0, Vec::len) - usize::from(timed);
+        let plan = scan_files(self.pin, &self.pin.view().schema, vec![file], 1, &request)?;
         let batches = plan.execute(0, Arc::new(TaskContext::default()))?;
         let inner = Arc::clone(self.pin.inner());
         Ok(batches.map(move |batch| {
             let batch = batch?;
             let encoder = &inner.key()?.encoder;
             let times = if timed { Some(times_of(batch.column(columns))?) } else { None };
-            Ok(StoredKeys { keys: encoder.encode_columns(&batch.columns()[..columns])?, times, rows: rows_of(&batch) })
+            Ok(StoredKeys { keys: encoder.encode(&batch.columns()[..columns])?, times, rows: rows_of(&batch) })
         }))
     }
 
     /// Conditions that every row with one of these keys meets, and few others.
     pub(crate) fn conditions(&self, keys: &[Key<'_>]) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let Some(first) = keys.first() else { return Ok(Vec::new()) };
-        let schema = &self.pin.inner().schema;
-        let columns = &self.keyed.spec.columns;
+        let table = &self.pin.view().schema;
+        let schema = &table.logical;
+        let columns = self.keyed.spec(table)?.columns;
         let column =
             |index: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(schema.field(index).name(), index)) };
         // The values of a dictionary come back as they are, without one: nothing to compare the column with.

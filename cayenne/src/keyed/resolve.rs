@@ -19,6 +19,7 @@ use crate::keys::times::time_at;
 use crate::keys::write_keys::{KeyRule, KeyShare, Outcome, StoredRow, WriteKeys};
 use crate::options::WriteMode;
 use crate::pin::PinnedVersion;
+use crate::schema::TableSchema;
 use crate::state::{DataFile, Deletes, Staged, VisibleFile};
 use crate::stats::KeyCounts;
 
@@ -75,12 +76,9 @@ impl KeyedWrite {
     }
 
     /// Its files with the rows that it shows.
-    fn visible_files(&self) -> Vec<VisibleFile> {
+    fn visible_files(&self, schema: &TableSchema) -> Vec<VisibleFile> {
         let hidden = |file: &DataFile| self.deletes.get(&file.id).cloned().map(Arc::new);
-        self.files
-            .iter()
-            .map(|file| VisibleFile { file: Arc::clone(file), deleted: hidden(file), sequence: 0 })
-            .collect()
+        self.files.iter().map(|file| VisibleFile::new(file, 0, schema).without(hidden(file))).collect()
     }
 
     fn rows(&self) -> u64 {
@@ -158,8 +156,7 @@ pub(crate) async fn hide_repeats(
     deletes: &OrderedDeletes,
 ) -> Result<std::result::Result<HiddenRows, Repeated>> {
     let rows = files.iter().map(|file| file.summary.rows).sum::<u64>() + deletes.after.len() as u64;
-    let files: Vec<VisibleFile> =
-        files.iter().map(|file| VisibleFile { file: Arc::clone(file), deleted: None, sequence: 0 }).collect();
+    let files: Vec<VisibleFile> = files.iter().map(|file| VisibleFile::new(file, 0, &pin.view().schema)).collect();
     let mut hidden = HiddenRows::new();
     for share in shares(keyed, rows) {
         match collect(keyed, pin, rule, &files, deletes, share).await? {
@@ -195,7 +192,7 @@ pub(crate) async fn resolve(
         resolve_share(keyed, pin, write, keys, &mut effects).await?;
         return Ok(effects);
     }
-    let files = write.visible_files();
+    let files = write.visible_files(&pin.view().schema);
     for share in shares(keyed, write.rows() + write.deleted_keys.after.len() as u64) {
         let collected = match collect(keyed, pin, write.rule, &files, &write.deleted_keys, share).await? {
             Ok(collected) => Arc::new(collected.keys),

@@ -1,24 +1,29 @@
 //! The keys of a write while it is written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use roaring::RoaringTreemap;
 
 use super::Keyed;
-use crate::error::Result;
+use crate::error::{Place, Result};
 use crate::file_set::Placed;
 use crate::keys::encoder::{Key, Keys};
 use crate::keys::position::Position;
+use crate::keys::spec::KeySpec;
 use crate::keys::store::KeyStore;
 use crate::keys::times::{time_at, times_of};
 use crate::keys::write_keys::{Arrival, KeyRule, WriteKeys};
+use crate::schema::TableSchema;
 
 /// Rows of the write's own files that it hides, by the number of the file.
 pub(crate) type HiddenRows = BTreeMap<u32, RoaringTreemap>;
 
 /// Collects keys in the order in which rows and deletes arrive, as long as they fit in memory.
 pub(crate) struct KeyedRows {
+    /// Of the schema of the write.
+    spec: KeySpec,
     pub(crate) rule: KeyRule,
     pub(crate) collected: Option<CollectedKeys>,
     pub(crate) deletes: OrderedDeletes,
@@ -54,7 +59,7 @@ pub(crate) struct Repeated {
 
 impl CollectedKeys {
     pub(crate) fn new(keyed: &Keyed, rule: KeyRule) -> Self {
-        let keys = WriteKeys::new(keyed.encoder.encoding(), rule, keyed.spec.time.is_some());
+        let keys = WriteKeys::new(keyed.encoder.encoding(), rule, keyed.timed);
         Self { keys, hidden: HiddenRows::new() }
     }
 
@@ -87,17 +92,24 @@ impl CollectedKeys {
 }
 
 impl KeyedRows {
-    pub(crate) fn new(keyed: &Keyed, rule: KeyRule) -> Self {
+    pub(crate) fn new(keyed: &Keyed, rule: KeyRule, schema: &TableSchema) -> Result<Self> {
+        let spec = keyed.spec(schema)?;
         let deletes = OrderedDeletes { keys: KeyStore::new(keyed.encoder.encoding()), after: Vec::new() };
-        Self { rule, collected: Some(CollectedKeys::new(keyed, rule)), deletes, arrived: 0, budget: keyed.budget }
+        let collected = Some(CollectedKeys::new(keyed, rule));
+        Ok(Self { spec, rule, collected, deletes, arrived: 0, budget: keyed.budget })
+    }
+
+    /// Refuses rows without a whole key.
+    pub(crate) fn check_not_null(&self, place: &Arc<Place>, batch: &RecordBatch) -> Result<()> {
+        self.spec.check_not_null(place, batch)
     }
 
     /// Takes in the rows of a batch, which were placed as given. The error names a key that the rule refuses.
     pub(crate) fn write(&mut self, keyed: &Keyed, batch: &RecordBatch, placed: &[Placed]) -> Result<Option<Repeated>> {
         self.arrived += batch.num_rows() as u64;
         let Some(collected) = &mut self.collected else { return Ok(None) };
-        let keys = keyed.encoder.encode(batch)?;
-        let times = match keyed.spec.time {
+        let keys = keyed.encoder.encode(&self.spec.key_columns(batch))?;
+        let times = match self.spec.time {
             Some(column) => Some(times_of(batch.column(column))?),
             None => None,
         };

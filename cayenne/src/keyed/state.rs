@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -16,15 +15,19 @@ use crate::error::{Error, Place, Result};
 use crate::keys::encoder::KeyEncoder;
 use crate::keys::index::KeyIndex;
 use crate::keys::position::Position;
-use crate::keys::spec::KeySpec;
+use crate::keys::spec::{KeySpec, TableSettings};
 use crate::keys::times::time_at;
 use crate::keys::write_keys::{KeyRule, WriteKeys};
 use crate::pin::PinnedVersion;
+use crate::schema::TableSchema;
 use crate::state::{DataFile, VisibleFile};
 
 /// What an open partition of a keyed table has besides others.
 pub(crate) struct Keyed {
-    pub(crate) spec: KeySpec,
+    /// As at creation: under the names by which columns are stored, which never change.
+    settings: TableSettings,
+    /// Whether there is a time column besides the key.
+    pub(crate) timed: bool,
     pub(crate) encoder: KeyEncoder,
     /// Bytes for the index, and for the keys of each write.
     pub(crate) budget: usize,
@@ -46,16 +49,25 @@ pub(crate) struct Indexed {
 pub(crate) type CommitGuard = OwnedMutexGuard<()>;
 
 impl Keyed {
-    pub(crate) fn new(spec: KeySpec, schema: &Schema, budget: usize) -> Result<Self> {
-        let encoder = KeyEncoder::new(&spec, schema)?;
-        let index = Mutex::new(Indexed::new(&spec, &encoder, budget));
-        Ok(Self { spec, encoder, budget, commits: Arc::default(), index })
+    /// `None` for a table that does not keep one row per key. Types of key columns never change, so any schema of the table will do.
+    pub(crate) fn new(settings: &TableSettings, schema: &TableSchema, budget: usize) -> Result<Option<Self>> {
+        let Some(spec) = settings.bind(&schema.stored)?.filter(|spec| spec.unique) else { return Ok(None) };
+        let encoder = KeyEncoder::new(&spec, &schema.stored)?;
+        let timed = spec.time.is_some();
+        let index = Mutex::new(Indexed::new(timed, &encoder, budget));
+        Ok(Some(Self { settings: settings.clone(), timed, encoder, budget, commits: Arc::default(), index }))
+    }
+
+    /// Where the columns of the key are in rows of a schema of the table.
+    pub(crate) fn spec(&self, schema: &TableSchema) -> Result<KeySpec> {
+        let spec = self.settings.bind(&schema.stored)?;
+        spec.ok_or_else(|| Error::BadSchema { detail: "the table has no primary key".to_owned() })
     }
 
     /// The rule of a write that asks for `wanted`.
     pub(crate) fn rule(&self, wanted: Option<KeyRule>) -> KeyRule {
         match wanted {
-            None | Some(KeyRule::NewestTime) if self.spec.time.is_some() => KeyRule::NewestTime,
+            None | Some(KeyRule::NewestTime) if self.timed => KeyRule::NewestTime,
             None | Some(KeyRule::NewestTime) => KeyRule::LastArrival,
             Some(rule) => rule,
         }
@@ -65,12 +77,13 @@ impl Keyed {
     pub(crate) fn key_columns(
         &self,
         place: &Arc<Place>,
-        schema: &Schema,
+        schema: &TableSchema,
         batch: &RecordBatch,
     ) -> Result<Vec<ArrayRef>> {
-        let mut columns = Vec::with_capacity(self.spec.columns.len());
-        for &index in &self.spec.columns {
-            let field = schema.field(index);
+        let key = self.spec(schema)?.columns;
+        let mut columns = Vec::with_capacity(key.len());
+        for index in key {
+            let field = schema.logical.field(index);
             let mismatch = |detail: String| Error::SchemaMismatch {
                 place: Arc::clone(place),
                 column: field.name().clone(),
@@ -104,7 +117,7 @@ impl Keyed {
     pub(crate) async fn cover(&self, pin: &PinnedVersion, _guard: &CommitGuard) -> Result<()> {
         let missing: Vec<VisibleFile> = self.with_index(|indexed| {
             if indexed.index.is_stale(pin.files().len(), pin.summary().rows) {
-                *indexed = Indexed::new(&self.spec, &self.encoder, self.budget);
+                *indexed = Indexed::new(self.timed, &self.encoder, self.budget);
             }
             pin.files().iter().filter(|entry| !indexed.covered.contains(&entry.file.id)).cloned().collect()
         });
@@ -159,8 +172,8 @@ impl Keyed {
 }
 
 impl Indexed {
-    fn new(spec: &KeySpec, encoder: &KeyEncoder, budget: usize) -> Self {
-        let index = KeyIndex::new(encoder.encoding(), spec.time.is_some(), budget);
+    fn new(timed: bool, encoder: &KeyEncoder, budget: usize) -> Self {
+        let index = KeyIndex::new(encoder.encoding(), timed, budget);
         Self { index, covered: HashSet::new(), generation: None }
     }
 
@@ -172,6 +185,6 @@ impl Indexed {
 
 impl std::fmt::Debug for Keyed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keyed").field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("Keyed").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

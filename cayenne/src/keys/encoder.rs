@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{DataType, Int64Type, Schema};
-use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::array_value_to_string;
 use xxhash_rust::xxh64::xxh64;
@@ -92,8 +91,8 @@ impl Keys {
 
 /// Turns the key columns of batches into keys.
 pub(crate) enum KeyEncoder {
-    Int64 { column: usize },
-    Rows { columns: Vec<usize>, converter: RowConverter },
+    Int64,
+    Rows(RowConverter),
 }
 
 impl KeyEncoder {
@@ -101,39 +100,28 @@ impl KeyEncoder {
         if let [column] = spec.columns[..]
             && schema.field(column).data_type() == &DataType::Int64
         {
-            return Ok(KeyEncoder::Int64 { column });
+            return Ok(KeyEncoder::Int64);
         }
         let fields = spec.columns.iter().map(|&column| SortField::new(schema.field(column).data_type().clone()));
         let converter = RowConverter::new(fields.collect()).map_err(failed)?;
-        Ok(KeyEncoder::Rows { columns: spec.columns.clone(), converter })
+        Ok(KeyEncoder::Rows(converter))
     }
 
     pub(crate) fn encoding(&self) -> KeyEncoding {
         match self {
-            KeyEncoder::Int64 { .. } => KeyEncoding::Int64,
-            KeyEncoder::Rows { .. } => KeyEncoding::Rows,
+            KeyEncoder::Int64 => KeyEncoding::Int64,
+            KeyEncoder::Rows(_) => KeyEncoding::Rows,
         }
     }
 
-    /// The keys of a batch with the table's schema. None of the key columns holds NULL.
-    pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<Keys> {
-        match self {
-            KeyEncoder::Int64 { column } => Ok(int64(batch.column(*column))),
-            KeyEncoder::Rows { columns, .. } => {
-                let columns: Vec<ArrayRef> = columns.iter().map(|&column| batch.column(column).clone()).collect();
-                self.encode_columns(&columns)
-            }
-        }
-    }
-
-    /// As [`encode`](Self::encode), from the key columns alone, in the order of the key.
-    pub(crate) fn encode_columns(&self, columns: &[ArrayRef]) -> Result<Keys> {
+    /// The keys of rows, from the columns of the key in its order. None of them holds NULL.
+    pub(crate) fn encode(&self, columns: &[ArrayRef]) -> Result<Keys> {
         match (self, columns) {
-            (KeyEncoder::Int64 { .. }, [column]) => Ok(int64(column)),
-            (KeyEncoder::Int64 { .. }, _) => {
+            (KeyEncoder::Int64, [column]) => Ok(int64(column)),
+            (KeyEncoder::Int64, _) => {
                 Err(Error::BadSchema { detail: format!("{} key columns instead of one", columns.len()) })
             }
-            (KeyEncoder::Rows { converter, .. }, columns) => {
+            (KeyEncoder::Rows(converter), columns) => {
                 Ok(Keys::Rows(converter.convert_columns(columns).map_err(failed)?))
             }
         }
@@ -144,14 +132,14 @@ impl KeyEncoder {
     /// The values of keys: one array per key column.
     pub(crate) fn decode(&self, keys: &[Key<'_>]) -> Result<Vec<ArrayRef>> {
         match self {
-            KeyEncoder::Int64 { .. } => {
+            KeyEncoder::Int64 => {
                 let values = keys.iter().filter_map(|key| match key {
                     Key::Int64(value) => Some(*value),
                     Key::Bytes(_) => None,
                 });
                 Ok(vec![Arc::new(Int64Array::from_iter_values(values))])
             }
-            KeyEncoder::Rows { converter, .. } => {
+            KeyEncoder::Rows(converter) => {
                 let parser = converter.parser();
                 let rows = keys.iter().filter_map(|key| match key {
                     Key::Bytes(bytes) => Some(parser.parse(bytes)),
@@ -181,6 +169,7 @@ fn failed(source: arrow::error::ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use arrow::array::{BinaryArray, Int32Array, StringArray, StringViewArray};
+    use arrow::record_batch::RecordBatch;
     use proptest::prelude::*;
 
     use super::*;
@@ -188,7 +177,7 @@ mod tests {
     fn keys_of(columns: Vec<(&str, ArrayRef)>) -> Keys {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let spec = KeySpec { columns: (0..batch.num_columns()).collect(), time: None, unique: true };
-        KeyEncoder::new(&spec, &batch.schema()).unwrap().encode(&batch).unwrap()
+        KeyEncoder::new(&spec, &batch.schema()).unwrap().encode(batch.columns()).unwrap()
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 
 use crate::error::{Error, Place, Result};
+use crate::schema::{SchemaChange, TableSchema};
 
 /// Whether a write looks for stored rows with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -111,6 +112,34 @@ impl TableSettings {
         self.bind(schema).map(|_| ())
     }
 
+    /// Settings that name columns as they are stored, with the names that the table has for them.
+    pub(crate) fn renamed(&self, schema: &TableSchema) -> Self {
+        let name = |stored: &String| match schema.stored.index_of(stored) {
+            Ok(index) => schema.logical.field(index).name().clone(),
+            Err(_) => stored.clone(),
+        };
+        Self {
+            primary_key: self.primary_key.iter().map(name).collect(),
+            time_column: self.time_column.as_ref().map(name),
+            ..self.clone()
+        }
+    }
+
+    /// Whether a change leaves key and time as they are; otherwise, why not. Encoded keys and times that were compared
+    /// outlive the change, so only the name of their columns may be another one.
+    pub(crate) fn allow(&self, change: &SchemaChange, schema: &TableSchema) -> std::result::Result<(), &'static str> {
+        let (SchemaChange::Drop { path } | SchemaChange::Widen { path, .. }) = change else { return Ok(()) };
+        let current = self.renamed(schema);
+        let Some(column) = path.first() else { return Ok(()) };
+        if current.primary_key.contains(column) {
+            return Err("it is in the primary key, whose columns can only be renamed");
+        }
+        if current.time_column.as_ref() == Some(column) {
+            return Err("it is the time column, which can only be renamed");
+        }
+        Ok(())
+    }
+
     /// The key, or `None` for a table without one.
     pub(crate) fn bind(&self, schema: &Schema) -> Result<Option<KeySpec>> {
         let refused = |column: &str, detail: String| Err(Error::BadKey { column: column.to_owned(), detail });
@@ -192,6 +221,11 @@ fn is_time_type(data_type: &DataType) -> bool {
 }
 
 impl KeySpec {
+    /// The columns of the key, in its order.
+    pub(crate) fn key_columns(&self, batch: &arrow::record_batch::RecordBatch) -> Vec<arrow::array::ArrayRef> {
+        self.columns.iter().map(|&column| Arc::clone(batch.column(column))).collect()
+    }
+
     /// Refuses rows without a whole key.
     pub(crate) fn check_not_null(&self, place: &Arc<Place>, batch: &arrow::record_batch::RecordBatch) -> Result<()> {
         for &column in &self.columns {

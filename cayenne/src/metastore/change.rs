@@ -11,6 +11,7 @@ use crate::keys::store::KeyStore;
 use crate::keys::write_keys::KeyRule;
 use crate::layout;
 use crate::options::WriteMode;
+use crate::schema::TableSchema;
 use crate::state::{Change, Deletes};
 use crate::stats::{KeyCounts, WriteSummary, encode_columns, key_counts_text};
 
@@ -18,6 +19,7 @@ use crate::stats::{KeyCounts, WriteSummary, encode_columns, key_counts_text};
 pub(crate) struct NewWrite<'a> {
     pub(crate) write_id: Uuid,
     pub(crate) mode: WriteMode,
+    pub(crate) schema: &'a TableSchema,
     pub(crate) base_version: u64,
     pub(crate) summary: &'a WriteSummary,
     pub(crate) files: &'a [FileRecord],
@@ -38,7 +40,7 @@ pub(crate) struct Expired<'a> {
 impl Metastore {
     /// Records a finished write, its files and its deletes. After this the write survives a crash, and nobody sees it.
     pub(crate) fn seal(&mut self, write: &NewWrite<'_>) -> Result<()> {
-        let stats = encode_columns(&write.summary.data.columns, &self.schema)?;
+        let stats = encode_columns(&write.summary.data.columns, &write.schema.logical)?;
         let file_stats = self.file_stats(write.files)?;
         let deletes = write
             .deletes
@@ -52,7 +54,6 @@ impl Metastore {
         let key_counts = write.summary.keys.map(|counts| key_counts_text(&counts));
         let deleted_keys = write.deleted_keys.map(key_set::encode);
         self.commit("record a staged write", |tx| {
-            let schema_id = current_schema(tx)?;
             tx.execute(
                 "INSERT INTO writes
                     (write_id, mode, schema_id, rows, bytes, files, column_stats, sealed_ms, base_version, deleted_rows,
@@ -61,7 +62,7 @@ impl Metastore {
                 params![
                     id,
                     write.mode.as_str(),
-                    schema_id,
+                    write.schema.id,
                     signed(write.summary.data.rows),
                     signed(write.summary.data.bytes),
                     signed(write.summary.data.files),
@@ -75,7 +76,7 @@ impl Metastore {
                     deleted_keys,
                 ],
             )?;
-            insert_files(tx, schema_id, write.files, &file_stats)?;
+            insert_files(tx, write.files, &file_stats)?;
             let mut insert =
                 tx.prepare("INSERT INTO staged_deletes (write_id, file, positions, sha256) VALUES (?1, ?2, ?3, ?4)")?;
             for (file, EncodedVector { bytes, sha256 }) in &deletes {
@@ -109,7 +110,7 @@ impl Metastore {
             )?;
             tx.execute(
                 "INSERT INTO versions (version, write_id, kind, schema_id, rows, bytes, published_ms, generation)
-                 SELECT ?1, ?2, w.mode, w.schema_id, ?3, ?4, ?5, ?6 FROM writes w WHERE w.write_id = ?2",
+                 SELECT ?1, ?2, w.mode, ?7, ?3, ?4, ?5, ?6 FROM writes w WHERE w.write_id = ?2",
                 params![
                     version,
                     id,
@@ -117,6 +118,7 @@ impl Metastore {
                     signed(change.view.summary.bytes),
                     signed(now_ms),
                     signed(change.view.generation),
+                    change.view.schema.id,
                 ],
             )?;
             Ok(())
@@ -128,7 +130,7 @@ impl Metastore {
         let file_stats = self.file_stats(files)?;
         let vectors = self.encode_vectors(change)?;
         self.commit("replace files", |tx| {
-            insert_files(tx, current_schema(tx)?, files, &file_stats)?;
+            insert_files(tx, files, &file_stats)?;
             apply(tx, change, &vectors)?;
             tx.execute(
                 "UPDATE versions SET generation = ?2, bytes = ?3 WHERE version = ?1",
@@ -182,7 +184,7 @@ impl Metastore {
     }
 
     /// Runs `work` in one transaction.
-    fn commit(
+    pub(super) fn commit(
         &mut self,
         action: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
@@ -196,7 +198,8 @@ impl Metastore {
     }
 
     fn file_stats(&self, files: &[FileRecord]) -> Result<Vec<Vec<u8>>> {
-        files.iter().map(|file| encode_columns(&file.summary.columns, &self.schema)).collect()
+        let encode = |file: &FileRecord| encode_columns(&file.summary.columns, &self.schema(file.schema_id)?.logical);
+        files.iter().map(encode).collect()
     }
 
     fn encode_vectors(&self, change: &Change) -> Result<Vec<EncodedVector>> {
@@ -209,11 +212,7 @@ impl Metastore {
     }
 }
 
-fn current_schema(tx: &Transaction<'_>) -> rusqlite::Result<i64> {
-    tx.query_row("SELECT schema_id FROM versions ORDER BY version DESC LIMIT 1", [], |row| row.get(0))
-}
-
-fn insert_files(tx: &Transaction<'_>, schema_id: i64, files: &[FileRecord], stats: &[Vec<u8>]) -> rusqlite::Result<()> {
+fn insert_files(tx: &Transaction<'_>, files: &[FileRecord], stats: &[Vec<u8>]) -> rusqlite::Result<()> {
     let mut insert = tx.prepare(
         "INSERT INTO files (path, write_id, schema_id, rows, bytes, sha256, column_stats)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -222,7 +221,7 @@ fn insert_files(tx: &Transaction<'_>, schema_id: i64, files: &[FileRecord], stat
         insert.execute(params![
             file.path,
             file.write_id.to_string(),
-            schema_id,
+            file.schema_id,
             signed(file.summary.rows),
             signed(file.summary.bytes),
             file.sha256.as_slice(),

@@ -9,7 +9,7 @@ const OLDEST: i64 = 1;
 
 pub(super) const TABLES: &str = "
 CREATE TABLE settings (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE schemas (schema_id INTEGER PRIMARY KEY, arrow_ipc BLOB NOT NULL);
+CREATE TABLE schemas (schema_id INTEGER PRIMARY KEY, arrow_ipc BLOB NOT NULL, stored_ipc BLOB, defaults_ipc BLOB);
 CREATE TABLE versions (
     version INTEGER PRIMARY KEY,
     write_id TEXT,
@@ -90,6 +90,8 @@ ALTER TABLE files RENAME COLUMN removed_version TO removed_generation;
 ALTER TABLE files ADD COLUMN sequence INTEGER;
 ALTER TABLE files ADD COLUMN deleted_rows INTEGER NOT NULL DEFAULT 0;
 UPDATE files SET sequence = added_generation;
+ALTER TABLE schemas ADD COLUMN stored_ipc BLOB;
+ALTER TABLE schemas ADD COLUMN defaults_ipc BLOB;
 ";
 
 /// Whether a metastore of this format can be made a current one.

@@ -10,16 +10,15 @@
 mod change;
 mod format;
 mod read;
+mod schemas;
 mod table_settings;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::reader::StreamReader;
-use arrow::ipc::writer::StreamWriter;
+use arrow::datatypes::Schema;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use uuid::Uuid;
 
@@ -31,13 +30,17 @@ use crate::keys::store::KeyStore;
 use crate::keys::write_keys::KeyRule;
 use crate::layout;
 use crate::options::{PartitionIdentity, WriteMode};
+use crate::schema::TableSchema;
 use crate::stats::{DataSummary, WriteSummary};
 pub(crate) use change::{Expired, NewWrite};
 use format::FORMAT;
+use schemas::encode_schema;
 
 /// A data file as the metastore knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct FileRecord {
+    /// The schema that it was written with.
+    pub(crate) schema_id: i64,
     /// Relative to the partition directory.
     pub(crate) path: String,
     pub(crate) sha256: [u8; 32],
@@ -73,6 +76,7 @@ pub(crate) struct StagedDelete {
 #[derive(Debug, Clone)]
 pub(crate) struct VersionRecord {
     pub(crate) version: u64,
+    pub(crate) schema_id: i64,
     pub(crate) generation: u64,
     /// Rows that it shows.
     pub(crate) rows: u64,
@@ -85,6 +89,8 @@ pub(crate) struct VersionRecord {
 pub(crate) struct WriteRecord {
     pub(crate) write_id: Uuid,
     pub(crate) mode: WriteMode,
+    /// The schema of its rows, or the one that it gives the table.
+    pub(crate) schema_id: i64,
     pub(crate) base_version: u64,
     pub(crate) summary: WriteSummary,
     pub(crate) sealed_ms: u64,
@@ -98,6 +104,7 @@ pub(crate) struct WriteRecord {
 /// Everything that is read when a partition is opened.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    pub(crate) schemas: Schemas,
     pub(crate) versions: Vec<VersionRecord>,
     pub(crate) files: Vec<FileRecord>,
     pub(crate) vectors: Vec<VectorRecord>,
@@ -107,12 +114,15 @@ pub(crate) struct Loaded {
     pub(crate) deleted_keys: HashMap<Uuid, KeyStore>,
 }
 
+/// Every schema that the table ever had, by id.
+pub(crate) type Schemas = BTreeMap<i64, Arc<TableSchema>>;
+
 /// An open metastore.
 pub(crate) struct Metastore {
     connection: Connection,
     dir: PathBuf,
     place: Arc<Place>,
-    schema: SchemaRef,
+    schemas: Schemas,
 }
 
 impl Metastore {
@@ -165,23 +175,20 @@ impl Metastore {
         dir: &Path,
         read_only: bool,
         convert: impl FnOnce() -> Result<()>,
-    ) -> Result<(Self, PartitionIdentity, SchemaRef)> {
+    ) -> Result<(Self, PartitionIdentity)> {
         let failed = |action: &'static str| {
             let path = dir.to_path_buf();
             move |source| Error::Metastore { action, path, source }
         };
-        let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-        let mut connection =
-            Connection::open_with_flags(dir.join(layout::METASTORE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-                .map_err(failed("open the database"))?;
-        connection.busy_timeout(Duration::from_secs(10)).map_err(failed("set the busy timeout"))?;
-        if !read_only {
-            connection
-                .pragma_update(None, "journal_mode", "WAL")
-                .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
-                .and_then(|()| connection.pragma_update(None, "foreign_keys", true))
-                .map_err(failed("set the journal mode"))?;
+        let mut connection = match connect(dir, read_only, false) {
+            // With no room for the index of its log SQLite can still keep the index in memory.
+            Err(source) if !read_only && out_of_space(&source) => {
+                tracing::warn!(path = %dir.display(), error = %source, "the disk is full; the partition is opened all the same");
+                connect(dir, read_only, true)
+            }
+            other => other,
         }
+        .map_err(failed("open the database"))?;
         let format: i64 = setting(&connection, "format").map_err(failed("read the format"))?;
         if format::convertible(format) && !read_only {
             convert()?;
@@ -190,21 +197,14 @@ impl Metastore {
         } else if format != FORMAT {
             return Err(Error::Format { path: dir.to_path_buf(), found: format, supported: FORMAT });
         }
-        let read_identity = || -> rusqlite::Result<(String, String, String, Vec<u8>)> {
-            let ipc = connection.query_row(
-                "SELECT arrow_ipc FROM schemas WHERE schema_id =
-                   (SELECT schema_id FROM versions ORDER BY version DESC LIMIT 1)",
-                [],
-                |row| row.get(0),
-            )?;
+        let read_identity = || -> rusqlite::Result<(String, String, String)> {
             Ok((
                 setting(&connection, "table")?,
                 setting(&connection, "partition")?,
                 setting(&connection, "partition_id")?,
-                ipc,
             ))
         };
-        let (table, partition, id, ipc) = read_identity().map_err(failed("read the identity"))?;
+        let (table, partition, id) = read_identity().map_err(failed("read the identity"))?;
         let place = Arc::new(Place { table: table.clone(), partition: partition.clone() });
         let damaged = |detail: String| Error::MetastoreDamaged { place: Arc::clone(&place), detail };
         let identity = PartitionIdentity {
@@ -212,11 +212,9 @@ impl Metastore {
             partition,
             partition_id: id.parse().map_err(|_| damaged(format!("partition id '{id}' is no number")))?,
         };
-        let schema = StreamReader::try_new(ipc.as_slice(), None)
-            .map_err(|e| damaged(format!("the schema cannot be read: {e}")))?
-            .schema();
-        let metastore = Self { connection, dir: dir.to_path_buf(), place, schema: Arc::clone(&schema) };
-        Ok((metastore, identity, schema))
+        let mut metastore = Self { connection, dir: dir.to_path_buf(), place, schemas: Schemas::new() };
+        metastore.schemas = metastore.read_schemas()?;
+        Ok((metastore, identity))
     }
 
     fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> Error + use<> {
@@ -230,19 +228,35 @@ impl Metastore {
     }
 }
 
+/// Opens the database and reads from it once. `exclusive` keeps the index of the log in memory.
+fn connect(dir: &Path, read_only: bool, exclusive: bool) -> rusqlite::Result<Connection> {
+    let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(dir.join(layout::METASTORE), flags)?;
+    connection.busy_timeout(Duration::from_secs(10))?;
+    if exclusive {
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
+    if !read_only {
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+    }
+    let _: i64 = setting(&connection, "format")?;
+    Ok(connection)
+}
+
+fn out_of_space(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode;
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen))
+}
+
 fn setting<T: rusqlite::types::FromSql>(connection: &Connection, key: &str) -> rusqlite::Result<T> {
     connection
         .query_row("SELECT value FROM settings WHERE key = ?1", params![key], |row| row.get(0))
         .optional()?
         .ok_or(rusqlite::Error::QueryReturnedNoRows)
-}
-
-fn encode_schema(schema: &Schema) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    StreamWriter::try_new(&mut bytes, schema)
-        .and_then(|mut writer| writer.finish())
-        .map_err(|source| Error::Arrow { action: "cannot encode the schema", source })?;
-    Ok(bytes)
 }
 
 // SQLite integers are signed; counts and versions never reach the sign bit.

@@ -20,7 +20,7 @@ impl Metastore {
     pub(crate) fn load(&self) -> Result<Loaded> {
         let versions = self
             .connection
-            .prepare("SELECT version, generation, rows, published_ms, superseded_ms FROM versions ORDER BY version")
+            .prepare("SELECT version, generation, rows, published_ms, superseded_ms, schema_id FROM versions ORDER BY version")
             .and_then(|mut statement| {
                 statement
                     .query_map([], |row| {
@@ -30,6 +30,7 @@ impl Metastore {
                             rows: unsigned(row.get(2)?),
                             published_ms: unsigned(row.get(3)?),
                             superseded_ms: row.get::<_, Option<i64>>(4)?.map(unsigned),
+                            schema_id: row.get(5)?,
                         })
                     })?
                     .collect::<rusqlite::Result<Vec<_>>>()
@@ -40,7 +41,7 @@ impl Metastore {
             .connection
             .prepare(
                 "SELECT path, write_id, rows, bytes, sha256, column_stats, added_generation, removed_generation,
-                        sequence, deleted_rows
+                        sequence, deleted_rows, schema_id
                  FROM files ORDER BY file_id",
             )
             .map_err(self.failed("read files"))?;
@@ -53,7 +54,8 @@ impl Metastore {
         let vectors = self.vectors(&files)?;
         let staged_deletes = self.staged_deletes()?;
         let deleted_keys = self.deleted_keys(&staged)?;
-        Ok(Loaded { versions, files, vectors, staged, staged_deletes, deleted_keys })
+        let schemas = self.schemas.clone();
+        Ok(Loaded { schemas, versions, files, vectors, staged, staged_deletes, deleted_keys })
     }
 
     /// The keys that staged writes delete, checked.
@@ -151,6 +153,7 @@ impl Metastore {
     fn file_from_row(&self, row: &rusqlite::Row<'_>) -> Result<FileRecord> {
         let read = || -> rusqlite::Result<(FileRecord, String, Vec<u8>, Vec<u8>)> {
             let record = FileRecord {
+                schema_id: row.get(10)?,
                 path: row.get(0)?,
                 sha256: [0; 32],
                 summary: DataSummary {
@@ -172,12 +175,12 @@ impl Metastore {
         record.sha256 =
             sha256.try_into().map_err(|_| self.damaged(format!("file '{}' has no SHA-256", record.path)))?;
         record.write_id = self.parse_id(&write_id)?;
-        record.summary.columns = decode_columns(&stats, self.schema.fields().len())
+        record.summary.columns = decode_columns(&stats, self.schema(record.schema_id)?.columns())
             .map_err(|detail| self.damaged(format!("statistics of file '{}': {detail}", record.path)))?;
         Ok(record)
     }
 
-    fn damaged(&self, detail: String) -> Error {
+    pub(super) fn damaged(&self, detail: String) -> Error {
         Error::MetastoreDamaged { place: Arc::clone(&self.place), detail }
     }
 
@@ -186,7 +189,7 @@ impl Metastore {
     }
 
     fn read_writes(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<WriteRecord>> {
-        type Raw = (String, String, [i64; 6], Vec<u8>, i64, Option<i64>, [Option<String>; 2], Option<Vec<u8>>);
+        type Raw = (String, String, i64, [i64; 6], Vec<u8>, i64, Option<i64>, [Option<String>; 2], Option<Vec<u8>>);
         let raw: Vec<Raw> = self
             .connection
             .prepare(sql)
@@ -196,6 +199,7 @@ impl Metastore {
                         Ok((
                             row.get("write_id")?,
                             row.get("mode")?,
+                            row.get("schema_id")?,
                             [
                                 row.get("rows")?,
                                 row.get("bytes")?,
@@ -215,7 +219,7 @@ impl Metastore {
             })
             .map_err(self.failed("read writes"))?;
         raw.into_iter()
-            .map(|(write_id, mode, numbers, stats, sealed_ms, version, [rule, counts], deleted_keys)| {
+            .map(|(write_id, mode, schema_id, numbers, stats, sealed_ms, version, [rule, counts], deleted_keys)| {
                 let [rows, bytes, files, base_version, deleted_rows, repeated_rows] = numbers.map(unsigned);
                 let unknown = |what: &str, text: &str| self.damaged(format!("write {write_id} has {what} '{text}'"));
                 let key_rule = rule
@@ -227,6 +231,7 @@ impl Metastore {
                 Ok(WriteRecord {
                     mode: WriteMode::parse(&mode)
                         .ok_or_else(|| self.damaged(format!("write {write_id} has the unknown mode '{mode}'")))?,
+                    schema_id,
                     base_version,
                     summary: WriteSummary {
                         data: DataSummary {
@@ -234,7 +239,7 @@ impl Metastore {
                             deleted_rows: repeated_rows,
                             bytes,
                             files,
-                            columns: decode_columns(&stats, self.schema.fields().len())
+                            columns: decode_columns(&stats, self.schema(schema_id)?.columns())
                                 .map_err(|detail| self.damaged(format!("statistics of write {write_id}: {detail}")))?,
                         },
                         deleted_rows,

@@ -133,11 +133,17 @@ fn is_value(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     let known = match expr.downcast_ref::<Literal>() {
         Some(literal) => !literal.value().is_null(),
         None => match expr.downcast_ref::<CastExpr>() {
-            Some(cast) => is_column(cast.expr()) && is_value(cast.expr(), schema),
+            Some(cast) => is_column(cast.expr()) && is_value(cast.expr(), schema) && casts_alike(cast, schema),
             None => is_column(expr),
         },
     };
     known && expr.data_type(schema).is_ok_and(|data_type| compares_alike(&data_type))
+}
+
+/// Other casts change digits or units, which is not for the file format to do.
+fn casts_alike(cast: &CastExpr, schema: &Schema) -> bool {
+    let (Ok(from), to) = (cast.expr().data_type(schema), cast.cast_type()) else { return false };
+    from.is_integer() && to.is_integer() || from.is_string() && to.is_string() || from.is_binary() && to.is_binary()
 }
 
 fn compares_alike(data_type: &DataType) -> bool {

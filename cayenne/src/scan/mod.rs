@@ -6,11 +6,14 @@
 //! * [`prune`]: files whose statistics exclude every row are dropped before anything is opened;
 //! * [`split`]: the rest is cut into streams of about equal row counts;
 //! * [`convert`]: decides which predicates run inside the file scan, and keeps the others out;
+//! * [`evolve`]: reads files of older schemas as if they had today's columns, [`mixed`] partitions that store them differently;
 //! * [`reader`]: reads bytes from the partition directory, holding the pin, and leaves deleted rows out;
 //! * [`row_ids`]: names the rows, for those who want to delete some;
 //! * [`source`]: the file source that shows all of this in `EXPLAIN`.
 
 pub(crate) mod convert;
+pub(crate) mod evolve;
+pub(crate) mod mixed;
 pub(crate) mod prune;
 pub(crate) mod reader;
 pub(crate) mod row_ids;
@@ -21,21 +24,24 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion::common::ColumnStatistics;
 use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, internal_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::table_schema;
+use datafusion::error::Result as DFResult;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{DynamicFilterTracking, PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr::{
+    DynamicFilterTracking, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, conjunction, split_conjunction,
+};
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
-use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning, SortOrderPushdownResult};
 use uuid::Uuid;
 use vortex_datafusion::VortexSource;
 
@@ -43,9 +49,11 @@ use crate::error::{Error, Result};
 use crate::keyed::lookup;
 use crate::pin::PinnedVersion;
 use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
+use crate::schema::TableSchema;
 use crate::session::read_session;
 use crate::stats::DataSummary;
 use convert::ExactConverter;
+use evolve::{FileAdapters, over_files, under_table_names};
 use reader::{LocalReaderFactory, PinnedFile};
 use source::{CayenneSource, Pruning};
 
@@ -65,13 +73,23 @@ pub struct ScanRequest {
     /// Return two more columns after those of the projection, [`FILE_COLUMN`] and [`ROW_COLUMN`]. Together they name
     /// a row, as [`StagedWriter::delete_rows`](crate::StagedWriter::delete_rows) wants it.
     pub row_ids: bool,
+    /// Return the rows of each stream in the order in which they are stored, which costs some concurrency.
+    pub in_order: bool,
     /// Read only these data files of the pinned versions; `None` for all.
     pub files: Option<Arc<HashSet<Uuid>>>,
 }
 
 impl Default for ScanRequest {
     fn default() -> Self {
-        Self { projection: None, predicates: Vec::new(), limit: None, streams: 1, row_ids: false, files: None }
+        Self {
+            projection: None,
+            predicates: Vec::new(),
+            limit: None,
+            streams: 1,
+            row_ids: false,
+            in_order: false,
+            files: None,
+        }
     }
 }
 
@@ -82,24 +100,28 @@ impl Default for ScanRequest {
 /// # Errors
 /// [`Error::NoPartition`], [`Error::MixedSchemas`], and DataFusion's for predicates that do not fit the schema.
 pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-    let schema = common_schema(pins)?;
+    let groups = mixed::by_stored_names(pins);
+    if groups.len() > 1 {
+        common_columns(pins)?;
+        return mixed::scan_groups(&groups, request);
+    }
+    let table = common_schema(pins)?;
     let first = pins.first().ok_or(Error::NoPartition)?;
     let files = wanted_files(pins, request)?;
     let total = pins.iter().map(|pin| pin.files().len()).sum();
-    scan_files(first, &schema, files, total, request)
+    scan_files(first, &table, files, total, request)
 }
 
 /// As [`scan`], of certain files out of `total`. They need not be visible in a version.
 pub(crate) fn scan_files(
     pin: &PinnedVersion,
-    schema: &SchemaRef,
+    table: &TableSchema,
     files: Vec<PinnedFile>,
     total: usize,
     request: &ScanRequest,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let schema = Arc::clone(schema);
     let predicates = Predicates::split(&request.predicates);
-    let keep = prune::prune(&files, &predicates.exact, &schema)?;
+    let keep = prune::prune(&files, &predicates.exact, &table.logical)?;
     let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
     let by_key: Option<u64> = files.iter().map(PinnedFile::selected_rows).sum();
     let pruning = Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0) };
@@ -107,32 +129,42 @@ pub(crate) fn scan_files(
     let partial = pruning.pruned > 0 || files.iter().any(|file| file.selected_rows().is_some());
 
     let cache = pin.inner().options.cache.footers();
-    let vortex = VortexSource::new(table_schema(&schema, request.row_ids), read_session().clone())
+    let vortex = VortexSource::new(table_schema(&table.stored, request.row_ids), read_session().clone())
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
         .with_vortex_reader_factory(Arc::new(LocalReaderFactory))
         .with_file_metadata_cache(cache);
-    let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(Arc::new(vortex), pruning));
-    let (source, residual) = push_predicates(source, &predicates)?;
+    let vortex: Arc<dyn FileSource> = Arc::new(vortex);
+    let vortex = if request.in_order { in_order(&vortex)? } else { vortex };
+    let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(vortex, pruning));
+    let (source, residual) = push_predicates(source, &predicates, table)?;
 
-    let wanted: Vec<usize> = match &request.projection {
+    let mut read: Vec<usize> = match &request.projection {
         Some(projection) => projection.clone(),
-        None => (0..schema.fields().len()).collect(),
+        None => (0..table.columns()).collect(),
     };
-    let mut read = ProjectionExprs::from_indices(&wanted, source.table_schema().table_schema()).as_ref().to_vec();
+    let wanted = read.len();
+    let mut exprs = ProjectionExprs::from_indices(&read, source.table_schema().table_schema()).as_ref().to_vec();
+    let extra: Vec<usize> = match &residual {
+        Some(residual) => {
+            let mut extra: Vec<usize> = collect_columns(residual).iter().map(|column| column.index()).collect();
+            extra.retain(|index| !read.contains(index));
+            extra.sort_unstable();
+            extra
+        }
+        None => Vec::new(),
+    };
+    exprs.extend_from_slice(ProjectionExprs::from_indices(&extra, source.table_schema().table_schema()).as_ref());
+    read.extend(extra);
+    // What is returned: the columns asked for and the row's name, without those that only the predicate needs.
+    let mut returned: Vec<usize> = (0..wanted).collect();
     if request.row_ids {
-        read.extend(row_id_exprs(schema.fields().len()));
-    }
-    let returned = read.len();
-    if let Some(residual) = &residual {
-        let mut extra: Vec<usize> = collect_columns(residual).iter().map(|column| column.index()).collect();
-        extra.retain(|index| !wanted.contains(index));
-        extra.sort_unstable();
-        read.extend_from_slice(ProjectionExprs::from_indices(&extra, source.table_schema().table_schema()).as_ref());
+        returned.extend([read.len(), read.len() + 1]);
+        exprs.extend(row_id_exprs(table.columns()));
     }
 
     let streams = request.streams.max(1);
-    let mut summary = DataSummary::empty(schema.fields().len());
-    files.iter().for_each(|file| summary.merge_without(&file.entry.file.summary, file.entry.deleted_rows()));
+    let mut summary = DataSummary::empty(table.columns());
+    files.iter().for_each(|file| summary.merge_without(file.entry.summary(), file.entry.deleted_rows()));
     let mut statistics = summary.statistics();
     if request.row_ids {
         statistics.column_statistics.push(ColumnStatistics::new_unknown());
@@ -146,7 +178,7 @@ pub(crate) fn scan_files(
         // (`ts >= CAST(ts AS DATE)`).
         statistics.column_statistics.fill(ColumnStatistics::new_unknown());
     }
-    let source = source.try_pushdown_projection(&ProjectionExprs::new(read.clone()))?.unwrap_or(source);
+    let source = source.try_pushdown_projection(&ProjectionExprs::new(exprs.clone()))?.unwrap_or(source);
     let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
         .with_file_groups(file_groups(&files, streams, request.row_ids)?)
         .with_statistics(statistics)
@@ -154,13 +186,14 @@ pub(crate) fn scan_files(
         // Declared, so that DataFusion neither cuts the files again nor lets one stream take files of another:
         // a stream must give the same rows whenever it is executed.
         .with_output_partitioning(Some(Partitioning::UnknownPartitioning(streams)))
+        .with_expr_adapter(Some(Arc::new(FileAdapters { defaults: table.defaults.clone() })))
         .build();
-    let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
+    let plan = under_table_names(DataSourceExec::from_data_source(config), &read, table)?;
     match residual {
         None => Ok(plan),
         Some(residual) => {
             let residual = reassign_expr_columns(residual, &plan.schema())?;
-            let projection = (read.len() > returned).then(|| (0..returned).collect());
+            let projection = (exprs.len() > returned.len()).then_some(returned);
             let filter = FilterExecBuilder::new(residual, plan)
                 .apply_projection(projection)?
                 .with_fetch(request.limit)
@@ -170,11 +203,35 @@ pub(crate) fn scan_files(
     }
 }
 
-fn common_schema(pins: &[PinnedVersion]) -> Result<SchemaRef> {
-    let first = pins.first().ok_or(Error::NoPartition)?;
-    let schema = &first.inner().schema;
-    match pins.iter().find(|pin| pin.inner().schema != *schema) {
-        None => Ok(Arc::clone(schema)),
+/// Vortex gives rows in their order if it is asked for a sort order that the files are said to have; which one does not matter.
+fn in_order(source: &Arc<dyn FileSource>) -> Result<Arc<dyn FileSource>> {
+    let schema = Arc::clone(source.table_schema().table_schema());
+    let first: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(0).name(), 0));
+    let order = vec![PhysicalSortExpr::new_default(first)];
+    let properties = EquivalenceProperties::new_with_orderings(schema, [order.clone()]);
+    match source.try_pushdown_sort(&order, &properties)? {
+        SortOrderPushdownResult::Exact { inner } => Ok(inner),
+        SortOrderPushdownResult::Inexact { .. } | SortOrderPushdownResult::Unsupported => {
+            Err(Error::DataFusion(internal_datafusion_err!("the file format gives rows in no order")))
+        }
+    }
+}
+
+/// The columns of all pins, which store them under the same names.
+fn common_schema(pins: &[PinnedVersion]) -> Result<Arc<TableSchema>> {
+    let mut common = common_columns(pins)?.as_ref().clone();
+    for pin in pins {
+        // A partition that was created with the column has no value for its absence.
+        let defaults = &pin.view().schema.defaults;
+        common.defaults.extend(defaults.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    Ok(Arc::new(common))
+}
+
+fn common_columns(pins: &[PinnedVersion]) -> Result<&Arc<TableSchema>> {
+    let first = &pins.first().ok_or(Error::NoPartition)?.view().schema;
+    match pins.iter().find(|pin| pin.view().schema.logical != first.logical) {
+        None => Ok(first),
         Some(other) => Err(Error::MixedSchemas { place: Arc::clone(&other.inner().place) }),
     }
 }
@@ -195,8 +252,8 @@ fn wanted_files(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Vec<Pin
     Ok(files)
 }
 
-fn table_schema(schema: &SchemaRef, row_ids: bool) -> TableSchema {
-    let builder = TableSchema::builder(Arc::clone(schema));
+fn table_schema(schema: &SchemaRef, row_ids: bool) -> table_schema::TableSchema {
+    let builder = table_schema::TableSchema::builder(Arc::clone(schema));
     if !row_ids {
         return builder.build();
     }
@@ -232,6 +289,7 @@ impl Predicates {
 fn push_predicates(
     source: Arc<dyn FileSource>,
     predicates: &Predicates,
+    table: &TableSchema,
 ) -> Result<(Arc<dyn FileSource>, Option<Arc<dyn PhysicalExpr>>)> {
     let config = ConfigOptions::default();
     let mut source = source;
@@ -242,7 +300,8 @@ fn push_predicates(
             .iter()
             .cloned()
             .partition(|predicate| !DynamicFilterTracking::classify(predicate).contains_dynamic_filter());
-        let pushed = source.try_pushdown_filters(pushable.clone(), &config)?;
+        let over_files = pushable.iter().map(|part| over_files(part, table)).collect::<DFResult<Vec<_>>>()?;
+        let pushed = source.try_pushdown_filters(over_files, &config)?;
         if let Some(updated) = pushed.updated_node {
             source = updated;
         }
@@ -255,7 +314,8 @@ fn push_predicates(
         residual.extend(rest);
     }
     if !predicates.hints.is_empty() {
-        let pushed = source.try_pushdown_filters(predicates.hints.clone(), &config)?;
+        let over_files = predicates.hints.iter().map(|part| over_files(part, table)).collect::<DFResult<Vec<_>>>()?;
+        let pushed = source.try_pushdown_filters(over_files, &config)?;
         if let Some(updated) = pushed.updated_node {
             source = updated;
         }

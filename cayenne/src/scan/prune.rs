@@ -20,7 +20,7 @@ pub(crate) fn prune(
     if files.is_empty() {
         return Ok(keep);
     }
-    let statistics = files.iter().map(|file| Arc::clone(&file.entry.file.statistics)).collect();
+    let statistics = files.iter().map(|file| Arc::clone(file.entry.statistics())).collect();
     let statistics = PrunableStatistics::new(statistics, Arc::clone(schema));
     // One by one: a predicate that cannot be turned into one about bounds must not keep the others from working.
     for predicate in predicates {

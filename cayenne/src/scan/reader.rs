@@ -68,7 +68,7 @@ impl PinnedFile {
         if row_ids {
             partitioned.partition_values = vec![ScalarValue::Utf8View(Some(row_id::file_text(file.id)))];
         }
-        let partitioned = partitioned.with_statistics(Arc::clone(&file.statistics)).with_extension(self.clone());
+        let partitioned = partitioned.with_statistics(Arc::clone(self.entry.statistics())).with_extension(self.clone());
         let selected = match (&self.only, &self.entry.deleted) {
             (Some(only), _) => positions(only).map(Selection::IncludeByIndex),
             (None, Some(deleted)) => deleted.selection(),

@@ -13,6 +13,7 @@ use super::{CataloguedFile, DataFile, Lifetime, State, VersionView, VisibleFile}
 use crate::deletion_vector::DeletionVector;
 use crate::layout;
 use crate::options::WriteMode;
+use crate::schema::TableSchema;
 use crate::stats::DataSummary;
 
 /// Rows that a write deletes, by file.
@@ -77,6 +78,7 @@ impl State {
             }
         }
         match write.mode {
+            WriteMode::Alter => {}
             WriteMode::Overwrite => removed.extend(self.current.files.iter().map(|entry| Arc::clone(&entry.file))),
             WriteMode::Append => {
                 let visible = self.visible();
@@ -95,7 +97,11 @@ impl State {
             }
         }
         let generation = self.current.generation + 1;
-        Ok(self.change(version, generation, removed, write.files.clone(), generation, vectors))
+        let mut change = self.change(version, generation, removed, write.files.clone(), generation, vectors);
+        if write.mode == WriteMode::Alter {
+            change.view = change.view.with_schema(&write.schema);
+        }
+        Ok(change)
     }
 
     /// What replacing files of `read` by `added` does. Refused when one of them has changed since, or when a staged write
@@ -163,21 +169,21 @@ impl State {
             let deleted = newer.get(&entry.file.id).map(|vector| Arc::clone(vector)).or_else(|| entry.deleted.clone());
             VisibleFile { deleted, ..entry.clone() }
         });
-        let new = added.iter().map(|file| VisibleFile {
-            file: Arc::clone(file),
-            deleted: newer.get(&file.id).map(|vector| Arc::clone(vector)),
-            sequence,
+        let schema = Arc::clone(&self.current.schema);
+        let new = added.iter().map(|file| {
+            let deleted = newer.get(&file.id).map(|vector| Arc::clone(vector));
+            VisibleFile::new(file, sequence, &schema).without(deleted)
         });
         let files: Arc<[VisibleFile]> = stay.chain(new).collect();
         let summary = if gone.is_empty() && newer.is_empty() {
             // A pure append: no need to go through all files.
             let mut summary = self.current.summary.as_ref().clone();
-            added.iter().for_each(|file| summary.merge(&file.summary));
+            files[self.current.files.len()..].iter().for_each(|entry| summary.merge(entry.summary()));
             summary
         } else {
-            summarize(&files, self.columns)
+            summarize(&files, schema.columns())
         };
-        let view = VersionView { version, generation, files, summary: Arc::new(summary) };
+        let view = VersionView { version, generation, schema, files, summary: Arc::new(summary) };
         Change { removed, added, sequence, vectors, view }
     }
 
@@ -189,7 +195,9 @@ impl State {
         }
         self.advance(change);
         let VersionView { version, generation, .. } = self.current;
-        self.versions.insert(version, super::Version { generation, published_ms: now_ms, superseded_ms: None });
+        let schema = Arc::clone(&self.current.schema);
+        let entry = super::Version { schema, generation, published_ms: now_ms, superseded_ms: None };
+        self.versions.insert(version, entry);
     }
 
     /// Follows the commit of a replacement.
@@ -231,11 +239,25 @@ impl State {
     }
 }
 
+impl VersionView {
+    /// The same rows in other columns.
+    fn with_schema(mut self, schema: &Arc<TableSchema>) -> Self {
+        let adapted = self.files.iter().cloned().map(|mut entry| {
+            entry.adapt(schema);
+            entry
+        });
+        self.files = adapted.collect();
+        self.summary = Arc::new(summarize(&self.files, schema.columns()));
+        self.schema = Arc::clone(schema);
+        self
+    }
+}
+
 /// What files show together.
 pub(super) fn summarize(files: &[VisibleFile], columns: usize) -> DataSummary {
     let mut summary = DataSummary::empty(columns);
     for entry in files {
-        summary.merge_without(&entry.file.summary, entry.deleted_rows());
+        summary.merge_without(entry.summary(), entry.deleted_rows());
     }
     summary
 }

@@ -17,6 +17,7 @@ use crate::keys::write_keys::{KeyRule, WriteKeys};
 use crate::layout;
 use crate::metastore::{FileRecord, Loaded, WriteRecord};
 use crate::options::WriteMode;
+use crate::schema::TableSchema;
 use crate::stats::{DataSummary, KeyCounts, WriteSummary};
 
 pub(crate) use change::{Change, Deletes};
@@ -33,12 +34,15 @@ pub(crate) struct DataFile {
     /// Of all rows that the file holds, deleted or not; so are the statistics, which makes them fit for pruning.
     pub(crate) summary: DataSummary,
     pub(crate) statistics: Arc<Statistics>,
+    /// The schema that it was written with; summary and statistics have its columns.
+    pub(crate) schema: Arc<TableSchema>,
 }
 
 impl DataFile {
-    /// `None` if the record's name is not that of a data file.
-    pub(crate) fn new(dir: &Path, record: &FileRecord) -> Option<Self> {
+    /// `None` if the record's name is not that of a data file. `schema` is the one that the record names.
+    pub(crate) fn new(dir: &Path, record: &FileRecord, schema: &Arc<TableSchema>) -> Option<Self> {
         Some(Self {
+            schema: Arc::clone(schema),
             id: layout::file_id(&record.path)?,
             name: record.path.clone(),
             path: dir.join(&record.path),
@@ -76,11 +80,10 @@ struct CataloguedFile {
 }
 
 impl CataloguedFile {
-    fn visible_in(&self, generation: u64) -> Option<VisibleFile> {
+    fn visible_in(&self, generation: u64, schema: &TableSchema) -> Option<VisibleFile> {
         self.lifetime.covers(generation).then(|| VisibleFile {
-            file: Arc::clone(&self.file),
             deleted: self.deleted_in(generation).cloned(),
-            sequence: self.sequence,
+            ..VisibleFile::new(&self.file, self.sequence, schema)
         })
     }
 
@@ -96,9 +99,47 @@ pub(crate) struct VisibleFile {
     pub(crate) deleted: Option<Arc<DeletionVector>>,
     /// The generation whose deletes the file's rows have seen.
     pub(crate) sequence: u64,
+    /// What is known about the file in the columns of the version, where those are not the file's own.
+    adapted: Option<Arc<Adapted>>,
+}
+
+#[derive(Debug)]
+struct Adapted {
+    summary: DataSummary,
+    statistics: Arc<Statistics>,
 }
 
 impl VisibleFile {
+    /// A file without deleted rows, in a version with columns `schema`.
+    pub(crate) fn new(file: &Arc<DataFile>, sequence: u64, schema: &TableSchema) -> Self {
+        let mut visible = Self { file: Arc::clone(file), deleted: None, sequence, adapted: None };
+        visible.adapt(schema);
+        visible
+    }
+
+    /// The same file without some rows.
+    pub(crate) fn without(self, deleted: Option<Arc<DeletionVector>>) -> Self {
+        Self { deleted, ..self }
+    }
+
+    fn adapt(&mut self, schema: &TableSchema) {
+        self.adapted = (self.file.schema.id != schema.id).then(|| {
+            let summary = self.file.schema.summary_in(schema, &self.file.summary);
+            let statistics = Arc::new(summary.statistics());
+            Arc::new(Adapted { summary, statistics })
+        });
+    }
+
+    /// Of all rows that the file holds, in the columns of the version.
+    pub(crate) fn summary(&self) -> &DataSummary {
+        self.adapted.as_ref().map_or(&self.file.summary, |adapted| &adapted.summary)
+    }
+
+    /// The same in DataFusion's form.
+    pub(crate) fn statistics(&self) -> &Arc<Statistics> {
+        self.adapted.as_ref().map_or(&self.file.statistics, |adapted| &adapted.statistics)
+    }
+
     pub(crate) fn deleted_rows(&self) -> u64 {
         self.deleted.as_ref().map_or(0, |vector| vector.rows())
     }
@@ -112,6 +153,8 @@ impl VisibleFile {
 #[derive(Debug, Clone)]
 pub(crate) struct Staged {
     pub(crate) mode: WriteMode,
+    /// The schema of its rows, or the one that it gives the table.
+    pub(crate) schema: Arc<TableSchema>,
     pub(crate) base_version: u64,
     pub(crate) summary: WriteSummary,
     pub(crate) sealed_ms: u64,
@@ -136,13 +179,15 @@ pub(crate) struct StagedKeys {
 pub(crate) struct VersionView {
     pub(crate) version: u64,
     pub(crate) generation: u64,
+    pub(crate) schema: Arc<TableSchema>,
     pub(crate) files: Arc<[VisibleFile]>,
     pub(crate) summary: Arc<DataSummary>,
 }
 
 /// A version that can be pinned.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Version {
+    schema: Arc<TableSchema>,
     /// Its newest one.
     generation: u64,
     published_ms: u64,
@@ -168,7 +213,6 @@ pub(crate) struct Expendable {
 /// The picture. Guarded by one mutex that is never held over I/O.
 #[derive(Debug)]
 pub(crate) struct State {
-    columns: usize,
     versions: BTreeMap<u64, Version>,
     files: Vec<CataloguedFile>,
     /// By version and generation.
@@ -182,15 +226,16 @@ pub(crate) struct State {
 impl State {
     /// # Errors
     /// [`Error::VectorDamaged`] and [`Error::MetastoreDamaged`] when the metastore contradicts itself.
-    pub(crate) fn new(dir: &Path, place: &Arc<Place>, columns: usize, loaded: Loaded) -> Result<Self> {
+    pub(crate) fn new(dir: &Path, place: &Arc<Place>, loaded: Loaded) -> Result<Self> {
         let damaged = |detail: String| Error::MetastoreDamaged { place: Arc::clone(place), detail };
+        let schema = |id: i64| loaded.schemas.get(&id).ok_or_else(|| damaged(format!("there is no schema {id}")));
         let unknown = |name: &str| damaged(format!("'{name}' is not the name of a data file"));
         let mut deleted_keys = loaded.deleted_keys;
-        let mut staged: HashMap<Uuid, Staged> = loaded
-            .staged
-            .iter()
-            .map(|write| (write.write_id, staged_write(write, deleted_keys.remove(&write.write_id))))
-            .collect();
+        let mut staged = HashMap::new();
+        for write in &loaded.staged {
+            let deleted = deleted_keys.remove(&write.write_id);
+            staged.insert(write.write_id, staged_write(write, schema(write.schema_id)?, deleted));
+        }
         for delete in loaded.staged_deletes {
             let id = layout::file_id(&delete.file).ok_or_else(|| unknown(&delete.file))?;
             if let Some(write) = staged.get_mut(&delete.write_id) {
@@ -210,7 +255,8 @@ impl State {
         }
         let mut files = Vec::new();
         for record in &loaded.files {
-            let file = Arc::new(DataFile::new(dir, record).ok_or_else(|| unknown(&record.path))?);
+            let file = schema(record.schema_id)?;
+            let file = Arc::new(DataFile::new(dir, record, file).ok_or_else(|| unknown(&record.path))?);
             match (record.added, record.sequence) {
                 (Some(added), Some(sequence)) => {
                     let lifetime = Lifetime { added, removed: record.removed };
@@ -240,18 +286,16 @@ impl State {
                 return Err(damaged(format!("version {version} should have {rows} rows and has {found}")));
             }
         }
-        let versions: BTreeMap<u64, Version> = loaded
-            .versions
-            .iter()
-            .map(|record| {
-                let (generation, published_ms) = (record.generation, record.published_ms);
-                (record.version, Version { generation, published_ms, superseded_ms: record.superseded_ms })
-            })
-            .collect();
-        let (newest, generation) =
-            versions.last_key_value().map(|(version, entry)| (*version, entry.generation)).unwrap_or_default();
-        let current = view(&files, newest, generation, columns);
-        Ok(Self { columns, versions, files, pins: HashMap::new(), staged, writing: HashSet::new(), current })
+        let mut versions = BTreeMap::new();
+        for record in &loaded.versions {
+            let (generation, published_ms) = (record.generation, record.published_ms);
+            let schema = Arc::clone(schema(record.schema_id)?);
+            let version = Version { schema, generation, published_ms, superseded_ms: record.superseded_ms };
+            versions.insert(record.version, version);
+        }
+        let (newest, entry) = versions.last_key_value().ok_or_else(|| damaged("there is no version".to_owned()))?;
+        let current = view(&files, *newest, entry);
+        Ok(Self { versions, files, pins: HashMap::new(), staged, writing: HashSet::new(), current })
     }
 
     pub(crate) fn current(&self) -> &VersionView {
@@ -269,10 +313,22 @@ impl State {
         published.chain(staged).collect()
     }
 
+    /// The generation in which each visible file became visible.
+    pub(crate) fn added_generations(&self) -> HashMap<Uuid, u64> {
+        let visible = self.files.iter().filter(|entry| entry.lifetime.removed.is_none());
+        visible.map(|entry| (entry.file.id, entry.lifetime.added)).collect()
+    }
+
     /// A published file, whether or not it is still visible.
     pub(crate) fn file(&self, id: Uuid) -> Option<&Arc<DataFile>> {
         // Rows that are deleted are mostly in recent files.
         self.files.iter().rev().map(|entry| &entry.file).find(|file| file.id == id)
+    }
+
+    /// Visible and staged files, whose rows any later version may show.
+    pub(crate) fn living_files(&self) -> impl Iterator<Item = &Arc<DataFile>> {
+        let visible = self.current.files.iter().map(|entry| &entry.file);
+        visible.chain(self.staged.values().flat_map(|write| &write.files))
     }
 
     pub(crate) fn seal(&mut self, write_id: Uuid, write: Staged) {
@@ -297,7 +353,7 @@ impl State {
         let view = if version == current {
             self.current.clone()
         } else if let Some(entry) = self.versions.get(&version) {
-            view(&self.files, version, entry.generation, self.columns)
+            view(&self.files, version, entry)
         } else if version > current {
             return Err(NoSuchVersion::NotYetHere { current });
         } else {
@@ -367,9 +423,10 @@ impl State {
     }
 }
 
-fn staged_write(write: &WriteRecord, deleted: Option<KeyStore>) -> Staged {
+fn staged_write(write: &WriteRecord, schema: &Arc<TableSchema>, deleted: Option<KeyStore>) -> Staged {
     Staged {
         mode: write.mode,
+        schema: Arc::clone(schema),
         base_version: write.base_version,
         summary: write.summary.clone(),
         sealed_ms: write.sealed_ms,
@@ -394,8 +451,9 @@ fn rows_in(files: &[CataloguedFile], generation: u64) -> u64 {
         .sum()
 }
 
-fn view(files: &[CataloguedFile], version: u64, generation: u64, columns: usize) -> VersionView {
-    let files: Arc<[VisibleFile]> = files.iter().filter_map(|entry| entry.visible_in(generation)).collect();
-    let summary = Arc::new(change::summarize(&files, columns));
-    VersionView { version, generation, files, summary }
+fn view(files: &[CataloguedFile], version: u64, entry: &Version) -> VersionView {
+    let (generation, schema) = (entry.generation, Arc::clone(&entry.schema));
+    let files: Arc<[VisibleFile]> = files.iter().filter_map(|file| file.visible_in(generation, &schema)).collect();
+    let summary = Arc::new(change::summarize(&files, schema.columns()));
+    VersionView { version, generation, schema, files, summary }
 }

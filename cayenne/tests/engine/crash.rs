@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use cayenne::{Failpoints, Outcome, Partition, PartitionOptions, Retention, Step, WriteMode};
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field};
+use cayenne::{
+    CompactionResources, Failpoints, Outcome, Partition, PartitionOptions, Retention, SchemaChange, Step, WriteMode,
+};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -48,7 +52,12 @@ const FIRST: Uuid = Uuid::from_u128(1);
 async fn write(partition: &Partition, id: Uuid, mode: WriteMode, from: i64, to: i64) -> cayenne::Result<()> {
     let mut writer = partition.begin_write(id, mode).await?;
     for at in (from..to).step_by(2_000) {
-        writer.write(numbers(at, (at + 2_000).min(to))).await?;
+        let rows = numbers(at, (at + 2_000).min(to));
+        // Columns that were added since have no values.
+        let mut columns = rows.columns().to_vec();
+        let schema = partition.schema();
+        columns.extend(schema.fields()[2..].iter().map(|field| new_null_array(field.data_type(), rows.num_rows())));
+        writer.write(RecordBatch::try_new(schema, columns).unwrap()).await?;
     }
     writer.finish().await.map(|_| ())
 }
@@ -62,18 +71,22 @@ async fn write_version(partition: &Partition, version: u64) -> cayenne::Result<(
             stage_update(partition, id, |id| id < 50 || id % 1_000 == 999, Some(numbers(20_000, 20_050))).await?;
             partition.rebase(id, 2).await?;
         }
-        4 => write(partition, id, WriteMode::Overwrite, 0, 5_000).await?,
+        4 => {
+            let field = Field::new("grade", DataType::Int8, true);
+            partition.alter(id, SchemaChange::Add { parent: Vec::new(), field, default: None }).await?;
+        }
+        5 => write(partition, id, WriteMode::Overwrite, 0, 5_000).await?,
         other => panic!("version {other}"),
     }
     partition.publish(id, version).await
 }
 
-/// Everything that touches the disk: append, update, replace files, overwrite, discard, clean up. Counts what was
-/// acknowledged.
+/// Everything that touches the disk: append, update, replace files, compact, change columns, overwrite, discard, clean up.
+/// Counts what was acknowledged.
 async fn workload(partition: &Partition, acknowledged: &mut u64) -> cayenne::Result<()> {
     write_version(partition, 2).await?;
     *acknowledged = 2;
-    let discarded = Uuid::from_u128(4);
+    let discarded = Uuid::from_u128(5);
     stage_update(partition, discarded, |id| id > 10_000, Some(numbers(0, 3_000))).await?;
     partition.discard(discarded).await?;
     write_version(partition, 3).await?;
@@ -81,6 +94,10 @@ async fn workload(partition: &Partition, acknowledged: &mut u64) -> cayenne::Res
     rewrite_all(partition).await?;
     write_version(partition, 4).await?;
     *acknowledged = 4;
+    let resources = CompactionResources::new(32 << 20, None)?;
+    assert_eq!(partition.compact_all(&resources).await?.passes, 1);
+    write_version(partition, 5).await?;
+    *acknowledged = 5;
     partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await?;
     Ok(())
 }
@@ -90,7 +107,8 @@ fn expected(version: u64) -> Vec<i64> {
         1 => (0..100).collect(),
         2 => (0..20_000).collect(),
         3 => (50..20_050).filter(|id| id % 1_000 != 999).collect(),
-        4 => (0..5_000).collect(),
+        4 => expected(3),
+        5 => (0..5_000).collect(),
         other => panic!("version {other}"),
     }
 }
@@ -138,7 +156,7 @@ async fn check_recovered(dir: &Path, acknowledged: u64, what: &str) {
     assert_eq!(partition.staged(), staged, "{what}");
     assert_eq!(data_files(dir), files, "{what}: a second start changes nothing");
     // The interrupted work can be done again under the same ids.
-    for next in version + 1..=4 {
+    for next in version + 1..=5 {
         partition.discard(Uuid::from_u128(u128::from(next))).await.unwrap();
         write_version(&partition, next).await.unwrap();
         assert_eq!(ids(&partition, None).await, expected(next), "{what}");

@@ -68,6 +68,8 @@ pub fn make_format_1(dir: &Path) {
              DROP TABLE new_versions;
              DROP TABLE deletion_vectors;
              DROP TABLE staged_deletes;
+             ALTER TABLE schemas DROP COLUMN stored_ipc;
+             ALTER TABLE schemas DROP COLUMN defaults_ipc;
              UPDATE settings SET value = 1 WHERE key = 'format';
              COMMIT;"
         ))

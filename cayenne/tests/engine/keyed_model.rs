@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use cayenne::{
-    DeletionMode, Error, Failpoints, KeyCounts, KeyRule, Outcome, Partition, PartitionOptions, Retention, ScanRequest,
-    Step, TableSettings, WriteMode, WriteOptions, scan,
+    CompactionOptions, CompactionResources, DeletionMode, Error, Failpoints, KeyCounts, KeyRule, Outcome, Partition,
+    PartitionOptions, Retention, RowOrder, ScanRequest, SchemaChange, Step, TableSettings, WriteMode, WriteOptions,
+    scan,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -58,6 +61,44 @@ impl Failpoints for CrashAfter {
     }
 }
 
+/// Columns are renamed by other numbers at their ends.
+fn base_name(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+/// A column that holds nothing.
+fn extra_column(number: u64) -> Field {
+    Field::new(format!("extra{number}"), DataType::Int32, true)
+}
+
+/// A batch under today's names, in today's order.
+fn named(batch: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
+    let column = |field: &Arc<Field>| match batch.column_by_name(base_name(field.name())) {
+        Some(column) => Arc::clone(column),
+        None => new_null_array(field.data_type(), batch.num_rows()),
+    };
+    RecordBatch::try_new(Arc::clone(schema), schema.fields().iter().map(column).collect()).unwrap()
+}
+
+fn key_rows(keys: &[(i64, &'static str)]) -> Vec<Row> {
+    keys.iter().map(|(id, region)| Row { id: *id, region, value: 0, at: None }).collect()
+}
+
+/// The inverse of [`named`].
+fn decode_named(batches: &[RecordBatch]) -> Vec<Row> {
+    let plain = |batch: &RecordBatch| {
+        let schema = batch.schema();
+        let at = |name: &str| schema.fields().iter().position(|field| base_name(field.name()) == name).unwrap();
+        batch.project(&["id", "region", "value", "at"].map(at)).unwrap()
+    };
+    decode(&batches.iter().map(plain).collect::<Vec<_>>())
+}
+
+fn sorted(mut list: Vec<Row>) -> Vec<Row> {
+    list.sort_unstable();
+    list
+}
+
 #[derive(Debug, Clone)]
 enum Action {
     Row(Row),
@@ -90,6 +131,8 @@ struct World {
     options: PartitionOptions,
     crash: Arc<CrashAfter>,
     by_region: bool,
+    /// Number of the next name of a column.
+    next_name: u64,
     partition: Option<Partition>,
     model: Model,
     pending: Vec<Pending>,
@@ -105,6 +148,11 @@ impl World {
             key_memory_bytes: [60, 400, 1 << 20][random.below(3) as usize],
             target_file_bytes: [1 << 10, 1 << 20][random.below(2) as usize],
             retention: Retention { versions: 1, grace: Duration::ZERO },
+            row_order: match random.one_in(3) {
+                true => RowOrder::Sorted(vec!["value".to_owned()]),
+                false => RowOrder::Arrival,
+            },
+            compaction: CompactionOptions { trigger_files: 2, ..CompactionOptions::default() },
             failpoints: Some(crash.clone()),
             ..PartitionOptions::default()
         };
@@ -113,9 +161,13 @@ impl World {
         let settings = if random.one_in(2) { by_time(settings) } else { settings };
         let deletion_mode = if random.one_in(3) { DeletionMode::Position } else { DeletionMode::Auto };
         let settings = TableSettings { deletion_mode, ..settings };
-        let partition = Some(create_keyed(&dir.path().join("p"), settings, options.clone()));
+        let mut fields = vec![Arc::new(extra_column(0))];
+        fields.extend(keyed_schema().fields().iter().cloned());
+        let schema = Arc::new(Schema::new(fields));
+        let path = dir.path().join("p");
+        let partition = Some(Partition::create_table(&path, identity(), schema, settings, options.clone()).unwrap());
         let (model, pending) = (Model::new(), Vec::new());
-        Self { seed, random, dir, options, crash, by_region, partition, model, pending, next_value: 0 }
+        Self { seed, random, dir, options, crash, by_region, next_name: 1, partition, model, pending, next_value: 0 }
     }
 
     fn partition(&self) -> Partition {
@@ -231,30 +283,31 @@ impl World {
         if !write.deleted.is_empty() {
             let request = ScanRequest { row_ids: true, ..ScanRequest::default() };
             for batch in run(scan(&[partition.pin(None)?], &request)?).await {
-                for (index, row) in decode(std::slice::from_ref(&batch)).into_iter().enumerate() {
+                for (index, row) in decode_named(std::slice::from_ref(&batch)).into_iter().enumerate() {
                     if write.deleted.contains(&row) {
                         assert_eq!(writer.delete_batch(&batch.slice(index, 1))?, 1);
                     }
                 }
             }
         }
+        let schema = partition.schema();
         let mut batch = Vec::new();
         for action in &write.actions {
             match action {
                 Action::Row(row) => batch.push(*row),
                 Action::Delete(key) => {
-                    writer.write(rows(&std::mem::take(&mut batch))).await?;
-                    writer.delete_keys(&keys(&[*key]))?;
+                    writer.write(named(&rows(&std::mem::take(&mut batch)), &schema)).await?;
+                    writer.delete_keys(&named(&rows(&key_rows(&[*key])), &schema))?;
                 }
             }
             if self.random.one_in(3) {
-                writer.write(rows(&std::mem::take(&mut batch))).await?;
+                writer.write(named(&rows(&std::mem::take(&mut batch)), &schema)).await?;
             }
             if self.random.one_in(6) {
                 writer.end_file().await?;
             }
         }
-        writer.write(rows(&batch)).await?;
+        writer.write(named(&rows(&batch), &schema)).await?;
         Ok(writer.finish().await?.keys.unwrap())
     }
 
@@ -312,10 +365,56 @@ impl World {
             self.stage_random().await;
             self.publish_random().await;
         }
+        if self.random.one_in(4) {
+            self.alter_random().await;
+        }
         match replacement.commit().await {
             Ok(_) => {}
             Err(Error::FilesChanged { .. }) if self.model != before || !self.pending.is_empty() => {}
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn compact(&mut self) {
+        let resources = CompactionResources::new(64 << 20, None).unwrap();
+        let partition = self.partition();
+        let report = match self.random.one_in(2) {
+            true => partition.compact(&resources).await.unwrap(),
+            false => partition.compact_all(&resources).await.unwrap(),
+        };
+        assert_eq!(report.conflicts, 0, "nobody else is there");
+    }
+
+    /// Columns come, go and change names, those of the key among them.
+    async fn alter_random(&mut self) {
+        let partition = self.partition();
+        let schema = partition.schema();
+        let field = schema.field(self.random.below(schema.fields().len() as u64) as usize);
+        let (path, base) = (vec![field.name().clone()], base_name(field.name()));
+        let is_key = base == "id" || (base == "region" && self.by_region);
+        let is_time = base == "at" && partition.settings().time_column.is_some();
+        self.next_name += 1;
+        let (change, allowed) = match self.random.below(4) {
+            0 => (SchemaChange::Add { parent: vec![], field: extra_column(self.next_name), default: None }, true),
+            1 => {
+                // Rows are put in the order of a column, which has to stay.
+                let allowed = base != "value" || self.options.row_order == RowOrder::Arrival;
+                (SchemaChange::Rename { path, to: format!("{base}{}", self.next_name) }, allowed)
+            }
+            2 if base == "extra" || is_key || is_time => (SchemaChange::Drop { path }, base == "extra"),
+            3 if base == "extra" && field.data_type() == &DataType::Int32 => {
+                (SchemaChange::Widen { path, to: DataType::Int64 }, true)
+            }
+            3 if base == "at" && is_time => {
+                (SchemaChange::Widen { path, to: DataType::Timestamp(TimeUnit::Microsecond, None) }, false)
+            }
+            _ => return,
+        };
+        let id = Uuid::new_v4();
+        match partition.alter(id, change.clone()).await {
+            Ok(()) if allowed => partition.publish(id, partition.version() + 1).await.unwrap(),
+            Err(Error::SchemaChangeRefused { .. }) if !allowed => {}
+            result => panic!("{result:?}: {change:?}"),
         }
     }
 
@@ -360,18 +459,21 @@ impl World {
         let partition = self.partition();
         let mut expected: Vec<Row> = self.model.values().copied().collect();
         expected.sort_unstable();
-        assert_eq!(current(&partition).await, expected);
+        let stored = run(scan(&[partition.pin(None).unwrap()], &ScanRequest::default()).unwrap()).await;
+        assert_eq!(sorted(decode_named(&stored)), expected);
         assert_eq!(partition.summary().rows, expected.len() as u64);
         let asked: Vec<(i64, &'static str)> = (0..3).map(|_| self.random_key()).collect();
         let wanted =
             |row: &Row| asked.iter().any(|(id, region)| *id == row.id && (!self.by_region || *region == row.region));
         expected.retain(wanted);
-        assert_eq!(found(&partition, &asked).await, expected, "{asked:?}");
+        let keys = named(&rows(&key_rows(&asked)), &partition.schema());
+        let found = run(partition.lookup(&keys, &ScanRequest::default()).await.unwrap()).await;
+        assert_eq!(sorted(decode_named(&found)), expected, "{asked:?}");
     }
 
     async fn run(mut self) {
         for step in 0..STEPS {
-            let what = self.random.below(20);
+            let what = self.random.below(24);
             match what {
                 0..8 => self.stage_random().await,
                 8..14 => self.publish_random().await,
@@ -386,7 +488,9 @@ impl World {
                     let later = SystemTime::now() + Duration::from_secs(1);
                     self.partition().collect_garbage(later).await.unwrap();
                 }
-                _ => self.crash_somewhere().await,
+                19 => self.crash_somewhere().await,
+                20..22 => self.compact().await,
+                _ => self.alter_random().await,
             }
             if std::env::var_os("CAYENNE_MODEL_SEED").is_some() {
                 eprintln!("seed {}, step {step}: {what}", self.seed);

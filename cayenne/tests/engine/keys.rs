@@ -144,7 +144,7 @@ async fn t04_upserts_after_a_restart() {
         drop(partition);
 
         let partition = reopen(dir.path(), options.clone()).await;
-        assert_eq!(partition.settings(), &by_id_and_region(), "{what}");
+        assert_eq!(partition.settings(), by_id_and_region(), "{what}");
         assert_eq!(partition.staged()[0].summary, summary, "{what}");
         let before = vec![(1, 10), (1, 20), (2, 3), (3, 4), (4, 5), (5, 50)];
         assert_eq!(values(&partition).await, before, "{what}");
@@ -324,7 +324,7 @@ async fn without_conflict_detection_rows_stay_as_written() {
     assert_eq!(values(&partition).await, vec![(1, 1), (1, 2), (1, 3)]);
     drop(partition);
     let partition = reopen(dir.path(), at_once()).await;
-    assert_eq!(partition.settings(), &settings);
+    assert_eq!(partition.settings(), settings);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

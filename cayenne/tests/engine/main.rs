@@ -1,5 +1,9 @@
 //! Tests of the engine through its public interface, on real files.
 
+mod alter;
+mod any_type;
+mod columns;
+mod compaction;
 mod crash;
 mod deletes;
 mod format;
@@ -8,8 +12,11 @@ mod key_speed;
 mod key_types;
 mod keyed;
 mod keyed_model;
+mod keyed_rewrites;
 mod keys;
 mod model;
 mod query;
+mod resources;
 mod roundtrip;
+mod types;
 mod versions;

@@ -16,8 +16,8 @@ use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::{array::AsArray, compute::concat_batches};
 use cayenne::{
-    Error, Failpoints, Outcome, Partition, PartitionOptions, PinnedVersion, Retention, ScanRequest, Step, WriteMode,
-    WriteOptions, scan,
+    CompactionOptions, CompactionResources, Error, Failpoints, Outcome, Partition, PartitionOptions, PinnedVersion,
+    Retention, ScanRequest, Step, WriteMode, WriteOptions, scan,
 };
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{col, lit};
@@ -42,6 +42,7 @@ enum Op {
     /// Two writes of the same version delete rows.
     Race,
     Rewrite,
+    Compact,
     /// Something is published while files are rewritten.
     RewriteRace,
     Pin,
@@ -58,6 +59,7 @@ const OPS: &[(u64, Op)] = &[
     (2, Op::Discard),
     (4, Op::Race),
     (5, Op::Rewrite),
+    (4, Op::Compact),
     (3, Op::RewriteRace),
     (3, Op::Pin),
     (3, Op::CollectGarbage),
@@ -134,6 +136,7 @@ impl World {
         PartitionOptions {
             target_file_bytes: 16 << 10,
             retention: Retention { versions: 0, grace: Duration::from_secs(60) },
+            compaction: CompactionOptions { trigger_files: 3, ..CompactionOptions::default() },
             failpoints: Some(Arc::clone(&self.trap) as Arc<dyn Failpoints>),
             ..PartitionOptions::default()
         }
@@ -265,6 +268,13 @@ impl World {
             Op::Rewrite => {
                 let (pin, files) = self.some_files();
                 rewrite(&self.partition(), &pin, &files).await.map(|_| ())
+            }
+            Op::Compact => {
+                let resources = CompactionResources::new(16 << 20, None)?;
+                match self.below(2) {
+                    0 => self.partition().compact(&resources).await.map(|_| ()),
+                    _ => self.partition().compact_all(&resources).await.map(|_| ()),
+                }
             }
             Op::RewriteRace => self.rewrite_race().await,
             Op::Pin => {

@@ -119,7 +119,7 @@ fn projected(schema: &SchemaRef, projection: Option<&[usize]>) -> Result<SchemaR
 
 /// A plan made for other columns than the stored ones would read the wrong ones by index.
 fn check_columns(request: &LocalScan, pin: &PinnedVersion) -> Result<()> {
-    let (stored, wanted) = (pin.partition().schema(), own_schema(&request.schema));
+    let (stored, wanted) = (pin.schema(), own_schema(&request.schema));
     let same = stored.fields().len() == wanted.fields().len()
         && stored
             .fields()

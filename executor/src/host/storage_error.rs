@@ -6,9 +6,12 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
     use cayenne::Error as E;
     let kind = match &error {
         full if full.is_disk_full() => ErrorKind::Exhausted,
-        E::VersionExpired { .. } | E::VersionNotYetHere { .. } => ErrorKind::StaleRoute,
+        E::OutOfMemory { .. } => ErrorKind::Exhausted,
+        E::VersionExpired { .. } | E::VersionNotYetHere { .. } | E::SchemaChanged { .. } => ErrorKind::StaleRoute,
         E::UnsupportedType { .. }
         | E::BadSchema { .. }
+        | E::BadOption { .. }
+        | E::SchemaChangeRefused { .. }
         | E::SchemaMismatch { .. }
         | E::BadKey { .. }
         | E::NullInKey { .. }

@@ -1,0 +1,159 @@
+//! Little disk, little memory: clear errors, and nothing that is stored suffers.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use cayenne::*;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::harness::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_stop_at_the_high_water_mark_and_everything_else_goes_on() {
+    let home = TempDir::new().unwrap();
+    let free = Arc::new(AtomicU64::new(1_000));
+    let disk = DiskLimit::keep_free(500).with_probe({
+        let free = Arc::clone(&free);
+        move |_| Ok(DiskSpace { total: 10_000, free: free.load(Ordering::SeqCst) })
+    });
+    let retention = Retention { versions: 0, grace: Duration::ZERO };
+    let options = PartitionOptions { disk, retention, ..PartitionOptions::default() };
+    let partition = Partition::create(&home.path().join("p"), identity(), numbers_schema(), options).unwrap();
+    put(&partition, WriteMode::Append, &[numbers(0, 10)]).await;
+    let staged = stage(&partition, WriteMode::Overwrite, &[numbers(0, 20)]).await.unwrap();
+    let mut begun = partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.unwrap();
+
+    free.store(499, Ordering::SeqCst);
+    for refused in [
+        partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.err().unwrap(),
+        begun.write(numbers(0, 1)).await.unwrap_err(),
+    ] {
+        assert!(matches!(refused, Error::DiskAlmostFull { free: 499, limit: 500, .. }), "{refused}");
+        assert!(refused.is_disk_full() && refused.is_retryable());
+        assert!(refused.to_string().contains("reads go on"), "{refused}");
+    }
+    drop(begun);
+    // A finished write is known still, and can be published; old files go.
+    let known = partition.begin_write(staged, WriteMode::Overwrite).await.err().unwrap();
+    assert!(matches!(known, Error::WriteSealed { .. }), "{known}");
+    assert_eq!(ids(&partition, None).await.len(), 10);
+    partition.publish(staged, 2).await.unwrap();
+    assert_eq!(ids(&partition, None).await.len(), 20);
+    let removed = partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await.unwrap();
+    assert_eq!(removed.files, 1);
+    free.store(500, Ordering::SeqCst);
+    put(&partition, WriteMode::Append, &[numbers(20, 30)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_disk_is_looked_at() {
+    let home = TempDir::new().unwrap();
+    let options = PartitionOptions { disk: DiskLimit::keep_free(u64::MAX), ..PartitionOptions::default() };
+    let partition = Partition::create(&home.path().join("p"), identity(), numbers_schema(), options).unwrap();
+    let refused = partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.err().unwrap();
+    let Error::DiskAlmostFull { free, total, .. } = refused else { panic!("{refused}") };
+    assert!(free > 0 && free <= total);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_files_are_accounted_in_the_pool() {
+    let home = TempDir::new().unwrap();
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(3 << 20));
+    let options = PartitionOptions { memory_pool: Some(Arc::clone(&pool)), ..PartitionOptions::default() };
+    let partition = Partition::create(&home.path().join("p"), identity(), numbers_schema(), options).unwrap();
+    let mut first = partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.unwrap();
+    assert_eq!(pool.reserved(), 0);
+    first.write(numbers(0, 10)).await.unwrap();
+    assert_eq!(pool.reserved(), 2 << 20, "two columns");
+    let mut second = partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.unwrap();
+    let refused = second.write(numbers(10, 20)).await.unwrap_err();
+    assert!(matches!(&refused, Error::OutOfMemory { bytes: 2_097_152, .. }) && refused.is_retryable(), "{refused}");
+    first.finish().await.unwrap();
+    assert_eq!(pool.reserved(), 0);
+    drop(second);
+    put(&partition, WriteMode::Append, &[numbers(0, 10)]).await;
+    assert_eq!(pool.reserved(), 0);
+}
+
+/// A file system of a few megabytes, which only root can make.
+struct SmallDisk {
+    home: TempDir,
+}
+
+impl SmallDisk {
+    fn new() -> Option<Self> {
+        let home = TempDir::new().unwrap();
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(home.path()).output();
+        match mount {
+            Ok(output) if output.status.success() => Some(Self { home }),
+            other => {
+                eprintln!("SKIPPED: a small file system cannot be mounted: {other:?}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Takes every byte that is left.
+    fn fill(&self) {
+        use std::io::Write;
+        let mut filler = std::fs::File::create(self.path().join("filler")).unwrap();
+        while filler.write_all(&[7; 512]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.path().join("filler")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(self.home.path()).status().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_on_a_full_disk_opens_and_reads_and_recovers() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let dir = disk.path().join("p");
+    let options = || PartitionOptions {
+        retention: Retention { versions: 0, grace: Duration::ZERO },
+        ..PartitionOptions::default()
+    };
+    let partition = Partition::create(&dir, identity(), numbers_schema(), options()).unwrap();
+    put(&partition, WriteMode::Append, &[numbers(0, 1_000)]).await;
+    let staged = stage(&partition, WriteMode::Append, &[numbers(1_000, 2_000)]).await.unwrap();
+    drop(partition);
+    std::fs::write(dir.join("files/00000000000000000000000000000001.vortex"), b"left behind").unwrap();
+    disk.fill();
+
+    let partition = Partition::open(&dir, options()).unwrap();
+    assert_eq!(partition.version(), 1);
+    assert_eq!(partition.staged().len(), 1);
+    assert_eq!(ids(&partition, None).await, (0..1_000).collect::<Vec<_>>());
+    disk.fill();
+    let refused = stage(&partition, WriteMode::Append, &[numbers(2_000, 90_000)]).await.unwrap_err();
+    assert!(refused.is_disk_full(), "{refused}");
+    assert_eq!(ids(&partition, None).await, (0..1_000).collect::<Vec<_>>());
+    // Whether the last blocks suffice to publish or not: the rows are there in full or not at all.
+    let published = partition.publish(staged, 2).await;
+    let rows = if published.is_ok() { 2_000 } else { 1_000 };
+    assert_eq!(ids(&partition, None).await, (0..rows).collect::<Vec<_>>());
+
+    disk.make_room();
+    partition.publish(staged, 2).await.unwrap();
+    put(&partition, WriteMode::Append, &[numbers(2_000, 3_000)]).await;
+    drop(partition);
+    let partition = Partition::open(&dir, options()).unwrap();
+    assert_eq!(ids(&partition, None).await, (0..3_000).collect::<Vec<_>>());
+    assert!(partition.verify().await.unwrap().damaged.is_empty());
+    assert_eq!(data_files(&dir).len() as u64, partition.summary().files);
+}
