@@ -6,8 +6,9 @@
 //! filter over the pairs can swallow all of them. So there are two kinds of [`PacedExec`]:
 //!
 //! * [`Pace::Turns`] stands above an operator that works long, and above leaves, and returns to the runtime after
-//!   [`TURN`]. It ends with an error when its task has ended: the library keeps a task's plan a while longer, and with it
-//!   what feeds a shuffle;
+//!   [`TURN`]. When its task has ended it ends with an error and lets go of its input, whether it is polled or not: the
+//!   library keeps a task's plan a while longer, and with it the feeders of shuffles, build sides that were never
+//!   finished, and streams of other tasks;
 //! * [`Pace::Slices`] stands below such an operator (at the probe side of a join) and hands rows on in slices, as many at
 //!   a time as it works off in about [`SLICE`]. How long it took is measured: the node above the operator counts the time that
 //!   it spends inside, so that waiting for a slow consumer does not look like work. It returns to the runtime, too, since
@@ -35,7 +36,11 @@ use datafusion::{
 };
 use futures::{Stream, StreamExt};
 use metrics::gauge;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use parking_lot::Mutex;
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::AbortOnDropHandle,
+};
 
 use crate::error::{Error, ErrorKind};
 
@@ -159,8 +164,52 @@ impl ExecutionPlan for PacedExec {
 pub struct EndOfTask(pub CancellationToken);
 
 fn in_turns(rows: SendableRecordBatchStream, end: Option<CancellationToken>) -> SendableRecordBatchStream {
-    let end = end.map(|end| Box::pin(end.cancelled_owned()));
-    Box::pin(InTurns { rows, turn: None, worked: Duration::ZERO, end, open: None })
+    let schema = rows.schema();
+    let input = Arc::new(Input(Mutex::new(Some(Held { rows, open: None }))));
+    let end = end.map(|end| End::new(end, &input));
+    Box::pin(InTurns { schema, input, turn: None, worked: Duration::ZERO, end })
+}
+
+/// What is below an [`InTurns`], until it is exhausted or its task has ended.
+struct Input(Mutex<Option<Held>>);
+
+struct Held {
+    rows: SendableRecordBatchStream,
+    /// From the first poll on.
+    open: Option<Open>,
+}
+
+impl Input {
+    /// Drops the stream, unless it is just being polled: then that is for the one who polls to do.
+    fn release(&self) {
+        // The lock is free again before the stream is dropped, which may take a while.
+        let held = self.0.try_lock().and_then(|mut held| held.take());
+        drop(held);
+    }
+}
+
+/// The end of a stream's task.
+struct End {
+    token: CancellationToken,
+    /// Wakes the one who polls.
+    reached: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Releases the input of a stream that nobody polls.
+    _release: AbortOnDropHandle<()>,
+}
+
+impl End {
+    fn new(token: CancellationToken, input: &Arc<Input>) -> Self {
+        let reached = || Box::pin(token.clone().cancelled_owned());
+        // It must not keep the input of a stream that is dropped.
+        let (end, input) = (reached(), Arc::downgrade(input));
+        let release = tokio::spawn(async move {
+            end.await;
+            if let Some(input) = input.upgrade() {
+                input.release();
+            }
+        });
+        Self { reached: reached(), _release: AbortOnDropHandle::new(release), token }
+    }
 }
 
 /// Counts in [`OPEN_STREAMS`] for as long as it lives.
@@ -204,15 +253,31 @@ impl Work {
 }
 
 struct InTurns {
-    rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+    input: Arc<Input>,
     /// When this turn began.
     turn: Option<Instant>,
     /// Time spent inside so far.
     worked: Duration,
     /// The end of the task, if it has one that is known.
-    end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// From the first poll to the last row.
-    open: Option<Open>,
+    end: Option<End>,
+}
+
+impl InTurns {
+    /// Polls the input, which is gone when it is exhausted.
+    fn poll_input(&mut self, since: Instant, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        let mut input = self.input.0.lock();
+        let Some(held) = input.as_mut() else { return Poll::Ready(None) };
+        held.open.get_or_insert_with(Open::new);
+        let outer = WORK.replace(Some(Work { before: self.worked, since }));
+        let polled = held.rows.poll_next_unpin(context);
+        WORK.set(outer);
+        self.worked += since.elapsed();
+        if matches!(polled, Poll::Ready(None)) {
+            *input = None;
+        }
+        polled
+    }
 }
 
 impl Stream for InTurns {
@@ -230,32 +295,30 @@ impl Stream for InTurns {
             None => self.turn = Some(now),
         }
         if let Some(end) = &mut self.end
-            && end.as_mut().poll(context).is_ready()
+            && end.reached.as_mut().poll(context).is_ready()
         {
-            self.open = None;
+            self.input.release();
             return Poll::Ready(Some(Err(abandoned())));
         }
-        self.open.get_or_insert_with(Open::new);
-        let outer = WORK.replace(Some(Work { before: self.worked, since: now }));
-        let polled = self.rows.poll_next_unpin(context);
-        WORK.set(outer);
-        self.worked += now.elapsed();
-        match &polled {
-            Poll::Pending => self.turn = None,
-            Poll::Ready(None) => self.open = None,
-            Poll::Ready(Some(_)) => {}
+        let polled = self.poll_input(now, context);
+        if polled.is_pending() {
+            self.turn = None;
+        }
+        if self.end.as_ref().is_some_and(|end| end.token.is_cancelled()) {
+            // The end came while the input was locked, and perhaps nobody polls this stream again.
+            self.input.release();
+            // An input that was released is not one that is exhausted.
+            if matches!(polled, Poll::Ready(None)) {
+                return Poll::Ready(Some(Err(abandoned())));
+            }
         }
         polled
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rows.size_hint()
     }
 }
 
 impl RecordBatchStream for InTurns {
     fn schema(&self) -> SchemaRef {
-        self.rows.schema()
+        Arc::clone(&self.schema)
     }
 }
 
@@ -436,6 +499,48 @@ mod tests {
         let error = Error::from(last.await.unwrap().unwrap().unwrap_err());
         assert_eq!(error.kind, ErrorKind::Cancelled);
         let mut rows = in_turns(numbers(&[1; 1000]), Some(end));
+        assert!(rows.next().await.unwrap().is_err());
+    }
+
+    /// Rows that never end, and whether they were dropped.
+    fn held() -> (SendableRecordBatchStream, CancellationToken) {
+        let dropped = CancellationToken::new();
+        let guard = dropped.clone().drop_guard();
+        let batch = numbers(&[1]).next().now_or_never().unwrap().unwrap().unwrap();
+        let rows = stream::repeat_with(move || {
+            let _ = &guard;
+            Ok(batch.clone())
+        });
+        (Box::pin(RecordBatchStreamAdapter::new(numbers(&[]).schema(), rows)), dropped)
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_task_takes_the_input_of_streams_that_nobody_polls() {
+        for polls in [0, 1] {
+            let end = CancellationToken::new();
+            let (rows, dropped) = held();
+            let mut rows = in_turns(rows, Some(end.clone()));
+            for _ in 0..polls {
+                rows.next().await.unwrap().unwrap();
+            }
+            tokio::task::yield_now().await;
+            assert!(!dropped.is_cancelled());
+            end.cancel();
+            tokio::time::timeout(Duration::from_secs(10), dropped.cancelled()).await.unwrap();
+            // Whoever comes back to it must not take what it had for everything.
+            assert!(rows.next().await.unwrap().is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ends_during_a_poll_takes_the_input_after_it() {
+        let end = CancellationToken::new();
+        let (rows, dropped) = held();
+        let ending = end.clone();
+        let rows = RecordBatchStreamAdapter::new(rows.schema(), rows.inspect(move |_| ending.cancel()));
+        let mut rows = in_turns(Box::pin(rows), Some(end));
+        rows.next().await.unwrap().unwrap();
+        assert!(dropped.is_cancelled());
         assert!(rows.next().await.unwrap().is_err());
     }
 

@@ -29,6 +29,9 @@ const BESIDE_LIMIT: Duration = Duration::from_secs(10);
 
 const SMALL: &str = "SELECT count(*) FROM big WHERE id % 1000 = 0";
 
+/// A stream of many rows, of which the first come soon.
+const PAIRS: &str = "SELECT a.h || b.h FROM big a JOIN big b ON a.g = b.g";
+
 /// Each would run for minutes: joins with many and with no result, expensive expressions above a scan and below a
 /// broadcast, large sorts, groupings and windows, recursion, and a join that reads no table.
 const ENDLESS: [(&str, &str); 10] = [
@@ -133,7 +136,7 @@ fn a_killed_client_takes_its_statement_with_it() {
         let fill = format!("CREATE TABLE never AS {}", ENDLESS[0].1);
         abandon(&cluster, &client, "a table filled by a query", &fill).await?;
         let absent = wait_until("the unfilled table is dropped", END_LIMIT, || async {
-            Ok(client.query("SELECT * FROM never").await.is_err_and(|e| e.kind() == ErrorKind::Invalid).then_some(()))
+            Ok(client.query("SELECT * FROM never").await.is_err_and(|e| e.kind() == ErrorKind::NotFound).then_some(()))
         });
         absent.await?;
         let insert = "INSERT INTO big SELECT a.id, a.h || b.h, a.g FROM big a JOIN big b ON a.g % 10 = b.g % 10";
@@ -151,8 +154,7 @@ fn a_deadline_is_kept_by_the_server() {
         let (cluster, client) = start().await?;
         let hasty = client.with_server_deadline(Duration::from_secs(2));
         // Before the first row, and in the middle of a stream of rows.
-        let stream = "SELECT a.h || b.h FROM big a JOIN big b ON a.g = b.g";
-        for sql in [ENDLESS[0].1, stream] {
+        for sql in [ENDLESS[0].1, PAIRS] {
             let begun = Instant::now();
             let Err(failure) = hasty.query(sql).await else { bail!("an answer within the deadline: {sql}") };
             ensure!(matches!(failure.kind(), ErrorKind::Deadline | ErrorKind::Cancelled), "{sql}: {failure}");
@@ -161,6 +163,22 @@ fn a_deadline_is_kept_by_the_server() {
             println!("{:?}, idle after {idle:?} more: {failure}", begun.elapsed());
         }
         ensure!(single_integer(&hasty.query(SMALL).await?)? == ROWS / 1000);
+        cluster.stop().await
+    });
+}
+
+/// Whatever the statement was waiting for: plans, build sides, full shuffles.
+#[test]
+fn a_deadline_leaves_nothing_open_at_any_moment() {
+    run(async {
+        let _turn = turns::alone().await?;
+        let (cluster, client) = start().await?;
+        for millis in (20..=800).step_by(20) {
+            let hasty = client.with_server_deadline(Duration::from_millis(millis));
+            let Err(failure) = hasty.query(PAIRS).await else { bail!("an answer within {millis} ms") };
+            ensure!(matches!(failure.kind(), ErrorKind::Deadline | ErrorKind::Cancelled), "{millis} ms: {failure}");
+            wait_idle(&cluster, &format!("after {millis} ms")).await?;
+        }
         cluster.stop().await
     });
 }
