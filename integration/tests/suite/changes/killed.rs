@@ -8,7 +8,7 @@ use ancho_integration::{
     run, turns,
 };
 use anyhow::{Context, bail, ensure};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::pairs;
 
@@ -77,6 +77,62 @@ fn an_executor_in_the_middle_of_an_update() {
             outcomes.push(outcome.map_err(|failure| failure.to_string()));
         }
         println!("{outcomes:?}");
+        cluster.stop().await
+    });
+}
+
+/// Times that the leader is killed.
+const LEADERS: usize = 4;
+/// Requests that are made around each kill.
+const REQUESTS: usize = 5;
+
+/// Makes a request until it is known to be applied, with one id, through whichever scheduler answers.
+async fn until_applied(clients: &[Client], id: &str) -> anyhow::Result<()> {
+    for turn in 0..200 {
+        let client = clients[turn % clients.len()].clone().with_header("x-ancho-request-id", id)?;
+        match timeout(Duration::from_secs(20), client.update("UPDATE c SET v = v + 1")).await {
+            Ok(Ok(rows)) => {
+                ensure!(rows == ROWS, "request {id} reports {rows} rows");
+                return Ok(());
+            }
+            Ok(Err(failure)) => {
+                let passes = !failure.from_server || failure.kind() == ErrorKind::Unknown || failure.kind().retryable();
+                ensure!(passes, "request {id}: {failure}");
+            }
+            Err(_) => {}
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    bail!("request {id} was never applied")
+}
+
+#[test]
+fn leaders_under_requests_that_are_repeated() {
+    run(async {
+        let _turn = turns::alone().await?;
+        let (mut cluster, _) = start(3).await?;
+        let clients = (0..3).map(|n| cluster.client(n)).collect::<anyhow::Result<Vec<_>>>()?;
+        for round in 0..LEADERS {
+            let asking = clients.clone();
+            let requests = tokio::spawn(async move {
+                for n in 0..REQUESTS {
+                    until_applied(&asking, &format!("{round}-{n}")).await?;
+                }
+                anyhow::Ok(())
+            });
+            sleep(Duration::from_millis(100 + 170 * u64::try_from(round)?)).await;
+            let leader = cluster.wait_leader(Duration::from_secs(30)).await?;
+            cluster.kill_scheduler(leader)?;
+            sleep(Duration::from_millis(500)).await;
+            cluster.start_scheduler(leader)?;
+            requests.await?.with_context(|| format!("round {round}"))?;
+            cluster.wait_ready().await?;
+            let expected = i64::try_from((round + 1) * REQUESTS)?;
+            for (number, client) in clients.iter().enumerate() {
+                let value = value(client).await.with_context(|| format!("round {round}, scheduler {number}"))?;
+                ensure!(value == expected, "round {round}: {expected} requests were applied {value} times");
+            }
+        }
         cluster.stop().await
     });
 }

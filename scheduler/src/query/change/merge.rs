@@ -6,6 +6,7 @@ use ancho_common::{
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::sqlparser::ast::{
     Expr as SqlExpr, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, Query,
+    TableFactor,
 };
 
 use super::{assigned, check_clauses, column_index, quoted, target::Target};
@@ -166,25 +167,17 @@ fn case(branches: impl Iterator<Item = (String, String)>, otherwise: &str) -> St
 
 /// The source with a mark in every row.
 fn source(merge: &Merge) -> Result<String> {
-    use datafusion::logical_expr::sqlparser::ast::TableFactor;
-    let mut relation = merge.source.clone();
-    let name = match &mut relation {
-        TableFactor::Table { name, alias, .. } => match alias.take() {
-            Some(alias) => alias.to_string(),
-            None => name.0.last().map(ToString::to_string).unwrap_or_default(),
-        },
-        TableFactor::Derived { alias, .. } => match alias.take() {
-            Some(alias) => alias.to_string(),
-            None => return Err(Error::invalid("the source of MERGE needs a name: USING (…) AS s")),
-        },
+    let name = match &merge.source {
+        TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+            alias.name.to_string()
+        }
+        TableFactor::Table { name, .. } => name.0.last().map(ToString::to_string).unwrap_or_default(),
+        TableFactor::Derived { .. } => {
+            return Err(Error::invalid("the source of MERGE needs a name: USING (…) AS s"));
+        }
         _ => return Err(Error::unsupported("the source of MERGE must be a table or a query in parentheses")),
     };
-    let name = name.trim_start_matches("AS ").to_owned();
-    Ok(format!(
-        "(SELECT *, TRUE AS {} FROM {relation} AS {}) AS {name}",
-        quoted(SOURCE_COLUMN),
-        quoted("__ancho_using")
-    ))
+    Ok(format!("(SELECT *, TRUE AS {} FROM {}) AS {name}", quoted(SOURCE_COLUMN), merge.source))
 }
 
 /// Rows without a partner are kept on the sides that a clause speaks of.
