@@ -477,7 +477,7 @@ impl ExecutionPlan for CayenneScanExec {
         let local = Arc::clone(&self.local);
         let (opener, table) = (Arc::clone(&host), self.source.table.clone());
         let opened = async move {
-            let open = || async { Ok::<_, DataFusionError>(pace(opener.scan(request).await?)?) };
+            let open = || async { pace(opener.scan(request).await?) };
             let plan = local.get_or_try_init(open).await?;
             plan.execute(stream, context)
         };
