@@ -251,6 +251,39 @@ def many_batches_read_partly():
             same(cursor.fetchall(), [(1000,)], "count after cancelled reads")
 
 
+def bulk_ingestion():
+    """Rows of Arrow tables, in each mode; what does not fit changes nothing."""
+    import pyarrow
+
+    def rows(ids, **more):
+        return pyarrow.table({"id": pyarrow.array(ids, pyarrow.int64()), **more})
+
+    def refused(cursor, data, mode):
+        try:
+            cursor.adbc_ingest("b_rows", data, mode=mode)
+        except Exception:
+            return
+        raise AssertionError(f"not refused: {mode}")
+
+    with connect(URL) as connection, connection.cursor() as cursor:
+        def held():
+            cursor.execute("SELECT count(*), sum(id), count(name) FROM b_rows")
+            return cursor.fetchall()
+
+        many = rows(range(100_000), name=[f"name {i}" for i in range(100_000)])
+        same(cursor.adbc_ingest("b_rows", many, mode="create"), 100_000, "rows created")
+        refused(cursor, many, "create")
+        same(cursor.adbc_ingest("b_rows", rows([1, 2]), mode="append"), 2, "rows appended")
+        total = sum(range(100_000)) + 3
+        same(held(), [(100_002, total, 100_000)], "rows after appending")
+        refused(cursor, rows([1], other=["x"]), "append")
+        refused(cursor, pyarrow.table({"id": ["no number"]}), "append")
+        same(held(), [(100_002, total, 100_000)], "rows after what was refused")
+        same(cursor.adbc_ingest("b_rows", rows([7], name=["x"]), mode="replace"), 1, "rows replaced")
+        same(cursor.adbc_ingest("b_rows", rows([8], name=["y"]), mode="create_append"), 1, "rows added")
+        same(held(), [(2, 15, 2)], "rows at the end")
+
+
 run(
     [
         ddl_and_updates,
@@ -261,6 +294,7 @@ run(
         announced_schema_is_the_streamed_one,
         prepared_statements,
         prepared_updates,
+        bulk_ingestion,
         preparing_has_no_effect,
         large_results,
         large_rows,

@@ -98,6 +98,42 @@ pub struct Readiness {
     pub reasons: Vec<String>,
 }
 
+/// What becomes of sent rows whose table is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhereMissing {
+    /// It is made for them.
+    Create,
+    /// They are refused.
+    Fail,
+}
+
+/// What becomes of sent rows whose table is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhereThere {
+    /// They are added.
+    Append,
+    /// They and their columns take its place.
+    Replace,
+    /// They are refused.
+    Fail,
+}
+
+/// Rows that a client sends for a table.
+pub struct Ingest {
+    /// Catalog, if named.
+    pub catalog: Option<String>,
+    /// Schema, if named.
+    pub schema: Option<String>,
+    /// Table, as written.
+    pub table: String,
+    /// If there is none.
+    pub missing: WhereMissing,
+    /// If there is one.
+    pub there: WhereThere,
+    /// The rows, as they come.
+    pub rows: SendableRecordBatchStream,
+}
+
 /// The SQL side of a scheduler.
 ///
 /// Placeholders arrive as `$1`, `$2`, …: the front end numbers `?` before it calls. A binding is a batch whose i-th
@@ -148,6 +184,14 @@ pub trait SqlService: Send + Sync + 'static {
                 .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
         }
         Ok(total)
+    }
+
+    /// Writes rows that a client sends, all of them or none, and says how many they were.
+    ///
+    /// # Errors
+    /// As [`SqlService::update`]; those of the rows' stream.
+    async fn ingest(&self, ingest: Ingest, _: &Caller) -> Result<i64> {
+        Err(Error::unsupported(format!("table {}: bulk ingestion is not supported here", ingest.table)))
     }
 
     /// Catalogs, schemas and tables.

@@ -17,7 +17,7 @@ use super::{
     edge::{announced_schema, edge_stream},
     handle::StatementHandle,
     placeholders::number_placeholders,
-    service::{QueryStream, SharedService, StatementKind},
+    service::{Ingest, QueryStream, SharedService, StatementKind},
 };
 
 /// Rows on their way to a client, all of exactly `schema`.
@@ -164,6 +164,17 @@ impl Statements {
             }
         };
         tokio::spawn(update).await.map_err(|e| Error::internal(format!("the update ended abnormally: {e}")))?
+    }
+
+    /// Writes rows that a client sends, in a task of its own like an update.
+    ///
+    /// # Errors
+    /// As [`SqlService::ingest`](super::service::SqlService::ingest).
+    pub async fn ingest(&self, ingest: Ingest, request: RequestId) -> Result<i64> {
+        let service = Arc::clone(&self.service);
+        let (caller, _here) = Caller::while_held(request);
+        let work = async move { service.ingest(ingest, &caller).await };
+        tokio::spawn(work).await.map_err(|e| Error::internal(format!("taking in rows ended abnormally: {e}")))?
     }
 
     /// Applies the update that a text says, without parameters.

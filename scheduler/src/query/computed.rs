@@ -10,7 +10,7 @@ use futures::StreamExt;
 
 use crate::frontend::{
     caller::Caller,
-    service::{CatalogListing, PreparedStatement, QueryStream, Readiness, SharedService, SqlService},
+    service::{CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SharedService, SqlService},
 };
 
 /// Batches that a query may be ahead of its client.
@@ -77,6 +77,11 @@ impl SqlService for Computed {
     async fn update_many(&self, sql: &str, parameters: RecordBatch, caller: &Caller) -> Result<i64> {
         let (sql, caller) = (sql.to_owned(), caller.clone());
         self.run(|inner| async move { inner.update_many(&sql, parameters, &caller).await }).await
+    }
+
+    async fn ingest(&self, ingest: Ingest, caller: &Caller) -> Result<i64> {
+        let caller = caller.clone();
+        self.run(|inner| async move { inner.ingest(ingest, &caller).await }).await
     }
 
     fn catalog(&self) -> Result<CatalogListing> {

@@ -37,7 +37,8 @@ use crate::{
     frontend::{
         caller::Caller,
         service::{
-            CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
+            CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo,
+            TableType,
         },
     },
     planner::{
@@ -116,6 +117,11 @@ impl QueryEngine {
             Begun::Load(load) => Ok(load),
             Begun::Exists(_) => Err(Error::internal("a table that was to be made anew was kept")),
         }
+    }
+
+    /// How often a load is renewed.
+    pub(crate) fn load_renewal(&self) -> Duration {
+        self.patience.load_renewal
     }
 
     pub(crate) fn writer(&self) -> &Writer {
@@ -383,6 +389,11 @@ impl SqlService for QueryEngine {
                 StatementKind::Query => Err(Error::internal("a query of unknown form")),
             },
         }
+    }
+
+    async fn ingest(&self, ingest: Ingest, caller: &Caller) -> Result<i64> {
+        let rows = self.ingest_rows(ingest, caller).await.map_err(surface)?;
+        Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 
     async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64> {

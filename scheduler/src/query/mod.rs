@@ -7,6 +7,8 @@
 //! * [`names`] – result columns of one name
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
+//! * [`change`] – `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE` as queries that name rows
+//! * `ingest` – rows that a client sends
 //! * [`explain`] – the distributed plan as text
 //! * [`write`] – stage on the owners, one commit, publish
 //! * [`load`] – the first load of a table, kept alive and taken back
@@ -23,6 +25,7 @@ pub mod computed;
 pub mod ddl;
 pub mod engine;
 pub mod explain;
+mod ingest;
 pub mod load;
 pub mod names;
 pub mod recent;

@@ -11,7 +11,7 @@ use ancho_common::{
     plan::{
         changes::{KeyRule, WriteForm},
         channels::Channels,
-        router::{Route, SentRows},
+        router::{Route, RowRouter, SentRows},
         write::{WriteTarget, decode_sent},
     },
 };
@@ -25,11 +25,19 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     datasource::source_as_provider,
+    execution::SendableRecordBatchStream,
     logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder},
 };
-use futures::future::{join_all, try_join_all};
+use futures::{
+    TryStreamExt,
+    future::{join_all, try_join_all},
+};
 
-use super::{assigner::propose, attempt::Attempt};
+use super::{
+    assigner::{RaftAssigner, propose},
+    attempt::Attempt,
+    ingest::Fitting,
+};
 use crate::{
     frontend::caller::{Caller, REQUEST_ID_HEADER},
     planner::{
@@ -130,37 +138,81 @@ impl Writer {
             return Err(still_loading(table).into());
         }
         let based_on = based_on(state, table, &input, kind)?;
-        let target = Arc::new(WriteTarget {
-            write_id: WriteId::new(),
-            table_id: table.id,
-            table: table.name.to_string(),
-            schema: Arc::clone(&table.schema.0),
-            form: kind.form(),
-            key_rule: kind.key_rule(),
-            partition_spec: table.partition_spec.clone(),
-            overwrite: kind.overwrites(),
-            routes: routes(state, table)?,
-        });
-        let mut staged = Staged::new(self, &target);
+        let target = target(state, table, kind)?;
+        let staged = Staged::new(self, &target);
         let node = WriteNode::try_new(fitted(input, &target)?, Arc::clone(&target))?;
         let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
         let results = caller.unless_gone(attempt.collect(plan)).await?;
-        let mut sent = merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?;
-        if kind.overwrites() {
+        let sent = merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?;
+        let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
+        let commit = |rows| Commit { kind, based_on, request: request(rows) };
+        Ok(self.end(&target, sent, commit, caller, staged).await?)
+    }
+
+    /// Whether every partition of a table has an owner that takes rows now.
+    ///
+    /// # Errors
+    /// `Unavailable`, naming the partition.
+    pub fn check_owners(&self, state: &ClusterState, table: &Table) -> Result<()> {
+        routes(state, table).map(|_| ())
+    }
+
+    /// Writes rows that come to this scheduler, and says how many they were.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and those of the stream.
+    pub async fn ingest(
+        &self,
+        state: &ClusterState,
+        table: &Table,
+        mut rows: SendableRecordBatchStream,
+        kind: WriteKind<'_>,
+        caller: &Caller,
+    ) -> Result<u64> {
+        if table.load.is_some() && !kind.fills() {
+            return Err(still_loading(table));
+        }
+        let target = target(state, table, kind)?;
+        let staged = Staged::new(self, &target);
+        let fitting = Fitting::new(&target.table, &rows.schema(), &target.schema)?;
+        let assigner = Arc::new(RaftAssigner::new(self.node.clone()));
+        let mut router = RowRouter::try_new(Arc::clone(&target), assigner, self.channels.clone())?;
+        let routed = async {
+            while let Some(batch) = rows.try_next().await? {
+                router.push(&fitting.fit(&batch)?).await?;
+            }
+            router.finish().await
+        };
+        let sent = merge(vec![caller.unless_gone(routed).await?])?;
+        let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
+        let commit = |rows| Commit { kind, based_on: None, request: request(rows) };
+        self.end(&target, sent, commit, caller, staged).await
+    }
+
+    /// From rows that were sent to the commit of the write.
+    async fn end<'a>(
+        &self,
+        target: &WriteTarget,
+        mut sent: BTreeMap<PartitionId, SentRows>,
+        commit: impl FnOnce(u64) -> Commit<'a>,
+        caller: &Caller,
+        mut staged: Staged,
+    ) -> Result<u64> {
+        let rows = sent.values().map(|s| s.rows + s.removed).sum();
+        let commit = commit(rows);
+        if commit.kind.overwrites() {
             // Partitions without new rows become empty with the same commit.
             for route in &target.routes {
                 sent.entry(route.partition).or_insert_with(|| SentRows::none(route.clone()));
             }
         }
-        let rows = sent.values().map(|s| s.rows + s.removed).sum();
         staged.touch(sent.values().map(|s| s.route.url.clone()));
-        if sent.is_empty() && !kind.fills() {
+        if sent.is_empty() && !commit.kind.fills() {
             staged.settle();
             return Ok(0);
         }
-        let parts = caller.unless_gone(self.seal(&target, &sent)).await?;
-        let request = WriteRequest { id: caller.request().to_owned(), rows };
-        Ok(self.commit(&target, &sent, parts, &Commit { kind, based_on, request }, &mut staged).await?)
+        let parts = caller.unless_gone(self.seal(target, &sent)).await?;
+        self.commit(target, &sent, parts, &commit, &mut staged).await
     }
 
     /// Empties a table, and says how many rows it had.
@@ -171,17 +223,7 @@ impl Writer {
         if table.load.is_some() {
             return Err(still_loading(table));
         }
-        let target = Arc::new(WriteTarget {
-            write_id: WriteId::new(),
-            table_id: table.id,
-            table: table.name.to_string(),
-            schema: Arc::clone(&table.schema.0),
-            form: WriteForm::Rows,
-            key_rule: KeyRule::LastArrival,
-            partition_spec: table.partition_spec.clone(),
-            overwrite: true,
-            routes: routes(state, table)?,
-        });
+        let target = target(state, table, WriteKind::Overwrite)?;
         let full = |id: PartitionId| table.partitions.get(&id).filter(|p| p.rows > 0);
         let sent: BTreeMap<PartitionId, SentRows> = target
             .routes
@@ -383,6 +425,21 @@ fn unknown(request: &WriteRequest, error: &Error) -> Error {
          the same statement sent again with the header {REQUEST_ID_HEADER}: {id} is applied once ({})",
         error.message
     ))
+}
+
+/// A new write of a table.
+fn target(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Arc<WriteTarget>> {
+    Ok(Arc::new(WriteTarget {
+        write_id: WriteId::new(),
+        table_id: table.id,
+        table: table.name.to_string(),
+        schema: Arc::clone(&table.schema.0),
+        form: kind.form(),
+        key_rule: kind.key_rule(),
+        partition_spec: table.partition_spec.clone(),
+        overwrite: kind.overwrites(),
+        routes: routes(state, table)?,
+    }))
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.

@@ -8,7 +8,8 @@
 //!   so the call that fetches the rows may never come; the protocol has this call execute the statement.
 //! * `CreatePreparedStatement` and `GetSchema` never run anything.
 //! * Endpoints name no address, so clients fetch the rows over the connection they have.
-//! * Transactions, savepoints, Substrait plans and bulk ingestion are refused as unsupported.
+//! * Rows of a bulk ingestion (`DoPut`) are routed to their owners as they come, and committed as one write.
+//! * Transactions, savepoints and Substrait plans are refused as unsupported.
 mod actions;
 mod deadline;
 mod encode;

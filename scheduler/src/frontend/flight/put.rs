@@ -5,15 +5,24 @@ use arrow_flight::{
     FlightData,
     decode::{DecodedPayload, FlightDataDecoder},
     error::FlightError,
-    sql::{Command, DoPutPreparedStatementResult, DoPutUpdateResult},
+    sql::{
+        Command, CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult, TableExistsOption,
+        TableNotExistOption,
+    },
 };
 use bytes::Bytes;
+use datafusion::{execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter};
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tonic::Streaming;
 
 use super::{FlightFrontend, decode_command, refuse_transaction, refused};
-use crate::frontend::{caller::RequestId, handle::StatementHandle, statements::Statements};
+use crate::frontend::{
+    caller::RequestId,
+    handle::StatementHandle,
+    service::{Ingest, WhereMissing, WhereThere},
+    statements::Statements,
+};
 
 impl FlightFrontend {
     /// Takes what a client puts; the metadata of the answer, and how many rows were changed.
@@ -43,13 +52,59 @@ impl FlightFrontend {
                 let handle = bind(handle, first, messages).await?;
                 self.statements.update(handle, request).await.map(updated)
             }
-            Command::CommandStatementIngest(ingest) => Err(Error::unsupported(format!(
-                "table {}: bulk ingestion is not supported yet; insert by prepared statement",
-                ingest.table
-            ))),
+            Command::CommandStatementIngest(command) => {
+                refuse_transaction(command.transaction_id.as_ref())?;
+                let rows = rows(first, messages).await?;
+                self.statements.ingest(ingest(command, rows)?, request).await.map(updated)
+            }
             other => Err(refused(&other)),
         }
     }
+}
+
+/// What a client asks for with its rows.
+fn ingest(command: CommandStatementIngest, rows: SendableRecordBatchStream) -> Result<Ingest> {
+    if command.temporary {
+        return Err(Error::unsupported(format!("table {}: temporary tables are not offered", command.table)));
+    }
+    let options = command.table_definition_options.unwrap_or_default();
+    let missing = match options.if_not_exist() {
+        TableNotExistOption::Create => WhereMissing::Create,
+        TableNotExistOption::Fail | TableNotExistOption::Unspecified => WhereMissing::Fail,
+    };
+    let there = match options.if_exists() {
+        TableExistsOption::Append => WhereThere::Append,
+        TableExistsOption::Replace => WhereThere::Replace,
+        TableExistsOption::Fail | TableExistsOption::Unspecified => WhereThere::Fail,
+    };
+    let named = |name: Option<String>| name.filter(|name| !name.is_empty());
+    let (catalog, schema) = (named(command.catalog), named(command.schema));
+    Ok(Ingest { catalog, schema, table: command.table, missing, there, rows })
+}
+
+/// The rows of a stream as they come, once their schema is here.
+async fn rows(first: FlightData, rest: Streaming<FlightData>) -> Result<SendableRecordBatchStream> {
+    let messages = stream::iter([Ok(first)]).chain(rest.map_err(FlightError::from));
+    let messages = messages.try_filter(|message| std::future::ready(!message.data_header.is_empty()));
+    let mut decoder = FlightDataDecoder::new(messages);
+    let schema = loop {
+        match decoder.next().await {
+            Some(message) => match message.map_err(unreadable)?.payload {
+                DecodedPayload::Schema(schema) => break schema,
+                DecodedPayload::RecordBatch(_) => return Err(Error::invalid("rows came before their schema")),
+                DecodedPayload::None => {}
+            },
+            None => return Err(Error::invalid("no rows were sent, not even their schema")),
+        }
+    };
+    let batches = decoder.filter_map(|message| async move {
+        match message.map(|m| m.payload) {
+            Ok(DecodedPayload::RecordBatch(batch)) => Some(Ok(batch)),
+            Ok(_) => None,
+            Err(error) => Some(Err(unreadable(error).into())),
+        }
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
 fn updated(rows: i64) -> (Bytes, i64) {
