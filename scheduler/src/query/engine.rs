@@ -92,7 +92,8 @@ impl QueryEngine {
         until_served(&self.node, self.patience.partition_wait, |state, options| {
             let attempt = self.attempt(&state, options);
             let work = &work;
-            async move { work(state, attempt?).await }
+            // Boxed, here and at the entries: the nested futures of a statement are too deep for the compiler otherwise.
+            async move { Box::pin(work(state, attempt?)).await }
         })
         .await
     }
@@ -392,12 +393,12 @@ impl SqlService for QueryEngine {
     }
 
     async fn ingest(&self, ingest: Ingest, caller: &Caller) -> Result<i64> {
-        let rows = self.ingest_rows(ingest, caller).await.map_err(surface)?;
+        let rows = Box::pin(self.ingest_rows(ingest, caller)).await.map_err(surface)?;
         Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 
     async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64> {
-        let rows = self.changed(sql, parameters.as_ref(), caller).await.map_err(surface)?;
+        let rows = Box::pin(self.changed(sql, parameters.as_ref(), caller)).await.map_err(surface)?;
         Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 
@@ -432,7 +433,7 @@ impl SqlService for QueryEngine {
         let json = match name {
             "ancho.apply" => {
                 let text = std::str::from_utf8(&body).map_err(|_| Error::invalid("the spec is not UTF-8 text"))?;
-                Applier::new(self).apply(text).await?
+                Box::pin(Applier::new(self).apply(text)).await?
             }
             "ancho.cluster_status" => status::cluster_status(&self.node).await?,
             other => {
