@@ -454,3 +454,60 @@ SELECT count(*) FROM n_hundred x CROSS JOIN n_hundred y
 SELECT count(*) FROM (SELECT 1 FROM n_hundred WHERE a > 50) q
 -- @expect
 50
+
+-- @table n_or partition_by=bucket(2, v)
+CREATE TABLE n_or (id INT, v INT);
+INSERT INTO n_or VALUES (NULL, 1), (1, 2), (5, 3);
+
+-- @table n_or_list partition_by=bucket(2, id)
+CREATE TABLE n_or_list (id INT, tag INT);
+INSERT INTO n_or_list VALUES (1, 0), (2, 0), (NULL, 1);
+
+-- @query not_in_under_or_null_on_the_left expect_only
+SELECT id, v FROM n_or WHERE v > 100 OR id NOT IN (SELECT id FROM n_or_list WHERE tag = 0)
+-- @expect
+5	3
+
+-- @query not_in_under_or_null_in_the_list expect_only
+SELECT id, v FROM n_or WHERE v = 2 OR id NOT IN (SELECT id FROM n_or_list)
+-- @expect
+1	2
+
+-- @query not_in_under_or_of_nothing expect_only
+SELECT id, v FROM n_or WHERE v > 100 OR id NOT IN (SELECT id FROM n_or_list WHERE tag > 7)
+-- @expect
+NULL	1
+1	2
+5	3
+
+-- @query not_of_in_under_or expect_only
+SELECT v FROM n_or WHERE v > 100 OR NOT (id IN (SELECT id FROM n_or_list WHERE tag = 0))
+-- @expect
+3
+
+-- @query not_in_under_not_and_or expect_only
+SELECT v FROM n_or WHERE NOT (v > 100 OR id NOT IN (SELECT id FROM n_or_list WHERE tag = 0))
+-- @expect
+2
+
+-- @query in_under_or_and_not expect_only
+SELECT v FROM n_or WHERE v = 1 OR NOT (v = 3 OR id IN (SELECT id FROM n_or_list))
+-- @expect
+1
+
+-- @query not_in_and_in_under_or expect_only
+SELECT v FROM n_or WHERE (v = 3 AND id NOT IN (SELECT id FROM n_or_list WHERE tag = 0)) OR id IN (SELECT id FROM n_or_list)
+-- @expect
+2
+3
+
+-- @query not_in_under_or_expression expect_only
+SELECT v FROM n_or WHERE v > 100 OR id + v NOT IN (SELECT id + 1 FROM n_or_list WHERE tag = 0)
+-- @expect
+3
+
+-- @query not_in_under_case expect_only
+SELECT v FROM n_or WHERE CASE WHEN v > 2 THEN true ELSE coalesce(id NOT IN (SELECT id FROM n_or_list WHERE tag = 0), v = 1) END
+-- @expect
+1
+3

@@ -8,11 +8,13 @@
 //! * [`rule`] puts the functions of [`operators`] in place of `+`, `-`, `*` and negation of integers, once types are
 //!   known. Functions travel to executors by name; a flag on the engine's operator would be lost on the way.
 //! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
+//! * [`not_in`] minds the NULLs of `NOT IN` under `OR`.
 //! * [`floats`] makes a decimal a double where it meets one.
 //! * [`year_bounds`] keeps comparisons of years right beyond a type's range.
 //! * [`literals`] decides which numbers of a statement are decimals.
 pub mod floats;
 pub mod literals;
+pub mod not_in;
 pub mod only_value;
 pub mod operators;
 pub mod rule;
@@ -43,7 +45,8 @@ pub fn aggregates() -> Vec<Arc<AggregateUDF>> {
 /// The rules of a session that plans: the engine's own between ours.
 #[must_use]
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(floats::FloatsPrevail)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(not_in::NullsOfNotIn), Arc::new(floats::FloatsPrevail)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(year_bounds::YearsWithinBounds));
     rules.push(Arc::new(rule::ExactArithmetic));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, AsArray, BooleanArray, RecordBatch},
-    compute::{and, and_not, filter_record_batch, is_not_null},
+    compute::{and, filter_record_batch, is_not_null, not},
     datatypes::{DataType, Field, FieldRef, Schema},
 };
 
@@ -132,6 +132,8 @@ fn split(batch: &RecordBatch) -> Result<Changes> {
     let new = batch.column(columns - 1).as_boolean_opt().filter(|new| new.null_count() == 0);
     let new = new.ok_or_else(|| Error::internal("changes of rows do not say which rows are new"))?;
     let named = is_not_null(batch.column(own)).map_err(malformed)?;
+    // Not `and_not`: of the library's release in use it reads bits of slices in wrong places.
+    let old = not(new).and_then(|old| and(&named, &old)).map_err(malformed)?;
     let rows = batch.project(&(0..own).collect::<Vec<_>>()).map_err(malformed)?;
     let names = batch.project(&(own..columns - 1).collect::<Vec<_>>()).map_err(malformed)?;
     let of = |batch: &RecordBatch, wanted: &BooleanArray| match wanted.true_count() {
@@ -142,7 +144,7 @@ fn split(batch: &RecordBatch) -> Result<Changes> {
     Ok(Changes {
         added: of(&rows, new)?,
         replaced: of(&names, &and(&named, new).map_err(malformed)?)?,
-        removed: of(&names, &and_not(&named, new).map_err(malformed)?)?,
+        removed: of(&names, &old)?,
     })
 }
 
@@ -175,6 +177,17 @@ mod tests {
         let names =
             |names: Option<RecordBatch>| names.unwrap().column(2).as_primitive::<UInt64Type>().values().to_vec();
         assert_eq!((names(changes.replaced), names(changes.removed)), (vec![1], vec![3]));
+        // Slices begin anywhere in a byte.
+        for (from, count) in [(0, 2), (1, 1), (1, 2), (2, 1)] {
+            let slice = WriteForm::Changes.split(&batch.slice(from, count)).unwrap();
+            let numbers =
+                |names: Option<RecordBatch>| names.map(|n| n.column(2).as_primitive::<UInt64Type>().values().to_vec());
+            let within = |row: usize| from <= row && row < from + count;
+            assert_eq!(numbers(slice.replaced), within(0).then(|| vec![1]), "{from}, {count}");
+            assert_eq!(numbers(slice.removed), within(2).then(|| vec![3]), "{from}, {count}");
+            let kept = (0..2).filter(|row| within(*row)).count();
+            assert_eq!(slice.added.map_or(0, |added| added.num_rows()), kept, "{from}, {count}");
+        }
         assert!(WriteForm::Changes.split(&added).is_err());
         for form in [WriteForm::Rows, WriteForm::Deletes, WriteForm::Changes] {
             assert_eq!(WriteForm::from_number(form.number()).unwrap(), form);

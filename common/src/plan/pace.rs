@@ -8,14 +8,17 @@
 //! * [`Pace::Turns`] stands above an operator that works long, and above leaves, and returns to the runtime after
 //!   [`TURN`]. When its task has ended it ends with an error and lets go of its input, whether it is polled or not: the
 //!   library keeps a task's plan a while longer, and with it the feeders of shuffles, build sides that were never
-//!   finished, and streams of other tasks;
+//!   finished, and streams of other tasks. It turns a panic below it into an error, too: to the library a task that ends
+//!   by one looks like the end of its rows. So one stands at the head of every stage;
 //! * [`Pace::Slices`] stands below such an operator (at the probe side of a join) and hands rows on in slices, as many at
 //!   a time as it works off in about [`SLICE`]. How long it took is measured: the node above the operator counts the time that
 //!   it spends inside, so that waiting for a slow consumer does not look like work. It returns to the runtime, too, since
 //!   a join may swallow slice after slice.
 use std::{
+    any::Any,
     cell::Cell,
     fmt::{self, Formatter},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -270,10 +273,12 @@ impl InTurns {
         let Some(held) = input.as_mut() else { return Poll::Ready(None) };
         held.open.get_or_insert_with(Open::new);
         let outer = WORK.replace(Some(Work { before: self.worked, since }));
-        let polled = held.rows.poll_next_unpin(context);
+        let polled = catch_unwind(AssertUnwindSafe(|| held.rows.poll_next_unpin(context)));
         WORK.set(outer);
         self.worked += since.elapsed();
-        if matches!(polled, Poll::Ready(None)) {
+        // A task that ends by a panic looks like the end of its rows to the library that sends them.
+        let polled = polled.unwrap_or_else(|panic| Poll::Ready(Some(Err(broken(panic.as_ref())))));
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
             *input = None;
         }
         polled
@@ -320,6 +325,11 @@ impl RecordBatchStream for InTurns {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
+}
+
+fn broken(panic: &(dyn Any + Send)) -> DataFusionError {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::internal(format!("a part of the plan ended abnormally: {}", text.unwrap_or("it panicked"))).into()
 }
 
 fn abandoned() -> DataFusionError {
@@ -435,6 +445,20 @@ mod tests {
 
     fn sliced(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
         Box::pin(InSlices { rows, rest: None, size: FIRST_ROWS, sent: None })
+    }
+
+    #[tokio::test]
+    async fn a_panic_below_is_an_error_and_no_end_of_rows() {
+        let rows = numbers(&[3, 4, 5]).map(|batch| match batch {
+            Ok(batch) if batch.num_rows() == 4 => panic!("no such bit"),
+            other => other,
+        });
+        let rows = Box::pin(RecordBatchStreamAdapter::new(numbers(&[]).schema(), rows));
+        let mut rows = in_turns(rows, None);
+        assert_eq!(rows.next().await.unwrap().unwrap().num_rows(), 3);
+        let error = rows.next().await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("no such bit"), "{error}");
+        assert!(rows.next().await.is_none());
     }
 
     #[tokio::test]

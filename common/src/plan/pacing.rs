@@ -39,6 +39,7 @@ pub fn pace(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let slow = works_per_pair(&node) || computes(&node)?;
         let node = if slow { with_sliced_input(node)? } else { node };
+        let node = if node.is_network_boundary() { with_paced_stage(node)? } else { node };
         if slow || makes_rows(&node) {
             return Ok(Transformed::yes(Arc::new(PacedExec::new(node, Pace::Turns)) as _));
         }
@@ -85,6 +86,18 @@ fn with_sliced_input(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPl
         children.push(Arc::new(PacedExec::new(input, Pace::Slices)));
     }
     node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+/// The stage that a boundary reads, with a pace at its head.
+fn with_paced_stage(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let turns =
+        |head: &Arc<dyn ExecutionPlan>| head.downcast_ref::<PacedExec>().is_some_and(|p| p.pace() == Pace::Turns);
+    let heads: Vec<Arc<dyn ExecutionPlan>> = node.children().into_iter().cloned().collect();
+    if heads.iter().all(turns) {
+        return Ok(node);
+    }
+    let heads = heads.into_iter().map(|head| Arc::new(PacedExec::new(head, Pace::Turns)) as _).collect();
+    node.replace_children(heads, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
 /// Joins, and the leaves of a stage, which are what other stages send, too; scans of tables are paced where they are

@@ -115,7 +115,25 @@ async fn merges(client: &Client) -> anyhow::Result<()> {
     changes(client, by_source, 4, &[(2, 220), (3, 5), (4, -1), (5, -1), (9, 900)]).await?;
     let guarded =
         "MERGE INTO t USING s ON t.k = s.k WHEN MATCHED AND s.v <> 200 THEN UPDATE SET v = 1000 / (s.v - 200)";
-    changes(client, guarded, 2, &[(2, 220), (3, 10), (4, -1), (5, -1), (9, 1)]).await
+    changes(client, guarded, 2, &[(2, 220), (3, 10), (4, -1), (5, -1), (9, 1)]).await?;
+    computed(client).await
+}
+
+/// Many rows of both kinds, mixed, with values that are computed: batches are cut anywhere.
+async fn computed(client: &Client) -> anyhow::Result<()> {
+    client.update("TRUNCATE TABLE t").await?;
+    client.update("INSERT INTO t SELECT value, value FROM generate_series(1, 1000) AS g(value)").await?;
+    let merge = "MERGE INTO t USING (SELECT value AS k, value * 2 AS v FROM generate_series(501, 1500) AS g(value)) AS s \
+                 ON t.k = s.k WHEN MATCHED AND length(repeat('x', t.k % 3)) = 0 THEN DELETE \
+                 WHEN MATCHED THEN UPDATE SET v = t.v + s.v WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, -s.v)";
+    let expected: Vec<(i64, i64)> = (1..=1500)
+        .filter_map(|k| match k {
+            ..=500 => Some((k, k)),
+            501..=1000 => (k % 3 != 0).then_some((k, 3 * k)),
+            _ => Some((k, -2 * k)),
+        })
+        .collect();
+    changes(client, merge, 1000, &expected).await
 }
 
 async fn refusals(client: &Client) -> anyhow::Result<()> {
