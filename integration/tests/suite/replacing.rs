@@ -198,7 +198,7 @@ fn a_table_is_replaced_by_a_query_over_itself() {
         client.update("INSERT INTO w VALUES (8)").await?;
         ensure!(integer(&client, "SELECT sum(a) FROM w").await? == 15);
         for (sql, kind, part) in [
-            ("SELECT * FROM u", ErrorKind::Invalid, "u"),
+            ("SELECT * FROM u", ErrorKind::NotFound, "u"),
             ("ALTER TABLE u RENAME TO x", ErrorKind::NotFound, "table u does not exist"),
             ("ALTER TABLE w RENAME TO t", ErrorKind::AlreadyExists, "table t exists"),
             ("DROP TABLE system.tables", ErrorKind::Invalid, "system tables cannot be"),
