@@ -13,6 +13,7 @@ use crate::data_file_writer::DataFileWriter;
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::metastore::FileRecord;
+use crate::null_values::zeros_under_nulls;
 use crate::options::WriteOptions;
 use crate::partition::Inner;
 use crate::schema::TableSchema;
@@ -99,6 +100,8 @@ impl FileSet {
     pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<Vec<Placed>> {
         self.check_whole()?;
         self.check(&batch)?;
+        let batch =
+            zeros_under_nulls(batch).map_err(|source| Error::Arrow { action: "cannot take in decimals", source })?;
         self.broken = true;
         let mut placed = Vec::new();
         let mut offset = 0;

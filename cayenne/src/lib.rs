@@ -31,6 +31,7 @@ mod file_set;
 mod garbage;
 mod keyed;
 mod keys;
+mod null_values;
 mod options;
 mod partition;
 mod pin;

@@ -175,7 +175,7 @@ fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(Key
     inner.step(Step::Published)
 }
 
-fn key_is_there(key: &str) -> String {
+pub(crate) fn key_is_there(key: &str) -> String {
     format!("the key {key} has been added")
 }
 

@@ -18,6 +18,7 @@ use crate::layout;
 use crate::metastore::{NewWrite, WriteRecord};
 use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
+use crate::publish::key_is_there;
 use crate::row_id;
 use crate::state::{Deletes, Staged, StagedKeys, State};
 use crate::stats::WriteSummary;
@@ -249,7 +250,7 @@ impl StagedWriter {
         // Held until the write is recorded: what it counts is what it finds.
         let mut guard = None;
         if let (Some(keys), Some(keyed)) = (keys, &partition.inner.keyed) {
-            guard = Some(partition.settle_keys(keyed, keys, &mut staged).await?);
+            guard = Some(partition.settle_keys(keyed, keys, write_id, &mut staged).await?);
         }
         let summary = staged.summary.clone();
         // From here on the blocking task answers for the files: it may commit after the caller has gone.
@@ -265,7 +266,13 @@ impl StagedWriter {
 
 impl Partition {
     /// Hides the repeats of a write, and counts what it does to the newest version.
-    async fn settle_keys(&self, keyed: &Keyed, rows: KeyedRows, staged: &mut Staged) -> Result<CommitGuard> {
+    async fn settle_keys(
+        &self,
+        keyed: &Keyed,
+        rows: KeyedRows,
+        write_id: Uuid,
+        staged: &mut Staged,
+    ) -> Result<CommitGuard> {
         let guard = keyed.begin_commit().await;
         let pin = self.pin(None)?;
         let KeyedRows { rule, collected, deletes, .. } = rows;
@@ -286,7 +293,12 @@ impl Partition {
         if let Some(mut write) = KeyedWrite::of(staged) {
             let effects = resolve(keyed, &pin, &mut write, &guard).await?;
             if let Some(key) = effects.refused {
-                return Err(duplicate(&self.inner, key, false));
+                // It may have been added since the version that the write was made from: then nobody is at fault.
+                return Err(if staged.base_version < pin.version() {
+                    conflict(&self.inner, write_id, staged.base_version, key_is_there(&key))
+                } else {
+                    duplicate(&self.inner, key, false)
+                });
             }
             staged.summary.keys = Some(effects.counts);
         }

@@ -131,13 +131,22 @@ pub async fn stage_key_update(
     wanted: impl Fn(&Row) -> bool,
     change: impl Fn(Row) -> Row,
 ) -> cayenne::Result<Uuid> {
-    let pin = partition.pin(None)?;
+    stage_key_update_at(partition, &partition.pin(None)?, wanted, change).await
+}
+
+/// As [`stage_key_update`], made from the rows of a version.
+pub async fn stage_key_update_at(
+    partition: &Partition,
+    pin: &PinnedVersion,
+    wanted: impl Fn(&Row) -> bool,
+    change: impl Fn(Row) -> Row,
+) -> cayenne::Result<Uuid> {
     let write_id = Uuid::new_v4();
     let options =
         WriteOptions { base_version: Some(pin.version()), key_rule: Some(KeyRule::Unique), ..WriteOptions::default() };
     let mut writer = partition.begin_write_with(write_id, WriteMode::Append, options).await?;
     let request = ScanRequest { row_ids: true, ..ScanRequest::default() };
-    for batch in run(scan(std::slice::from_ref(&pin), &request)?).await {
+    for batch in run(scan(std::slice::from_ref(pin), &request)?).await {
         for (index, old) in decode(std::slice::from_ref(&batch)).into_iter().enumerate() {
             if wanted(&old) {
                 writer.delete_batch(&batch.slice(index, 1))?;

@@ -272,6 +272,13 @@ async fn an_update_never_replaces_another_row() {
         upsert(&partition, &[rows(&[row(2, 200)])]).await;
         assert!(matches!(partition.rebase(update, partition.version()).await, Err(Error::WriteConflict { .. })));
         partition.discard(update).await.unwrap();
+        // Somebody has replaced it before the update is finished: no key was there that should not be.
+        let old = partition.pin(None).unwrap();
+        upsert(&partition, &[rows(&[row(2, 201)])]).await;
+        match stage_key_update_at(&partition, &old, |old| old.id == 2, |old| Row { value: 9, ..old }).await {
+            Err(error @ Error::WriteConflict { .. }) => assert!(error.is_retryable(), "{what}: {error}"),
+            other => panic!("{what}: {other:?}"),
+        }
         // Somebody changes other rows: none.
         let update = stage_key_update(&partition, |old| old.id == 2, |old| Row { value: 8, ..old }).await.unwrap();
         upsert(&partition, &[rows(&[row(3, 300)])]).await;

@@ -432,3 +432,27 @@ async fn bounds_are_those_of_the_rows() {
     assert_eq!(column("dict").min, None);
     assert_eq!(column("nested").null_count, 600);
 }
+
+/// Whatever stands in the place of a NULL: the start value of an aggregate, here.
+#[tokio::test]
+async fn decimals_may_hold_anything_under_a_null() {
+    use arrow::array::{Decimal128Array, Decimal256Array};
+    use arrow::buffer::{NullBuffer, ScalarBuffer};
+    let nulls = || Some(NullBuffer::from(vec![false, true, false]));
+    let small = Decimal128Array::new(ScalarBuffer::from(vec![i128::MIN, 150, i128::MAX]), nulls());
+    let extremes = vec![arrow::datatypes::i256::MIN, arrow::datatypes::i256::from(7), arrow::datatypes::i256::MAX];
+    let large = Decimal256Array::new(ScalarBuffer::from(extremes), nulls());
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from(vec![1, 2, 3]))),
+        ("small", Arc::new(small.with_precision_and_scale(12, 2).unwrap())),
+        ("large", Arc::new(large.with_precision_and_scale(40, 2).unwrap())),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        columns.iter().enumerate().map(|(index, (name, array))| (*name, Arc::clone(array), index > 0)),
+    )
+    .unwrap();
+    let dir = TempDir::new().unwrap();
+    let partition = create(dir.path(), batch.schema());
+    put(&partition, WriteMode::Append, std::slice::from_ref(&batch)).await;
+    assert_same(&batch, &in_order(&batch.schema(), &read_version(&partition, None).await));
+}
