@@ -53,12 +53,8 @@ fn stage(inner: &Arc<Inner>, write_id: Uuid, change: &SchemaChange) -> Result<()
         (state.current().version, other)
     };
     if let Some(other) = other {
-        return Err(Error::WriteConflict {
-            place: Arc::clone(&inner.place),
-            write_id,
-            base: base_version,
-            detail: format!("another change of the columns is staged as write {other}"),
-        });
+        let detail = format!("another change of the columns is staged as write {other}");
+        return Err(inner.conflict(write_id, base_version, detail));
     }
     let history: Vec<SchemaRef> = metastore.schemas().values().map(|schema| Arc::clone(&schema.stored)).collect();
     let newest = metastore.schemas().keys().next_back().copied().unwrap_or(0);

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use crate::error::{Error, Place, Result};
 use crate::failpoint::{Outcome, Step};
@@ -294,6 +295,11 @@ impl Inner {
             Err(_) => "it was cancelled".to_owned(),
         };
         Error::TaskDied { place: Arc::clone(&self.place), task, detail }
+    }
+
+    /// The error of a write that a later one got in the way of.
+    pub(crate) fn conflict(&self, write_id: Uuid, base: u64, detail: String) -> Error {
+        Error::WriteConflict { place: Arc::clone(&self.place), write_id, base, detail }
     }
 
     pub(crate) fn missing(&self, file: &str) -> Error {

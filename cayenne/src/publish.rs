@@ -10,7 +10,6 @@ use crate::keyed::resolve::{Effects, KeyedWrite, resolve};
 use crate::keyed::{CommitGuard, Keyed};
 use crate::keys::position::Position;
 use crate::layout;
-use crate::metastore::WriteRecord;
 use crate::options::WriteMode;
 use crate::partition::{Inner, Partition};
 use crate::stats::WriteSummary;
@@ -159,7 +158,7 @@ fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(Key
             None => state.plan_publish(write_id, version, &hides),
         }
     };
-    let change = planned.map_err(|detail| conflict(inner, &record, detail))?;
+    let change = planned.map_err(|detail| inner.conflict(write_id, record.base_version, detail))?;
     let now_ms = inner.options.clock.now_ms();
     let counts = by_key.as_ref().map(|(_, effects)| effects.counts);
     metastore.publish(write_id, &change, counts, now_ms)?;
@@ -197,11 +196,11 @@ fn rebase(inner: &Arc<Inner>, write_id: Uuid, onto: u64, effects: Option<Effects
         }
         if let Some(write) = state.staged().get(&write_id) {
             let checked = state.check_deletes(&write.deletes, &write.files);
-            checked.map_err(|detail| conflict(inner, &record, detail))?;
+            checked.map_err(|detail| inner.conflict(write_id, record.base_version, detail))?;
         }
     }
     if let Some(key) = effects.as_ref().and_then(|effects| effects.refused.as_ref()) {
-        return Err(conflict(inner, &record, key_is_there(key)));
+        return Err(inner.conflict(write_id, record.base_version, key_is_there(key)));
     }
     let counts = effects.map(|effects| effects.counts);
     inner.step(Step::Rebase)?;
@@ -210,15 +209,6 @@ fn rebase(inner: &Arc<Inner>, write_id: Uuid, onto: u64, effects: Option<Effects
     let mut summary = record.summary;
     summary.keys = counts.or(summary.keys);
     Ok(summary)
-}
-
-fn conflict(inner: &Inner, record: &WriteRecord, detail: String) -> Error {
-    Error::WriteConflict {
-        place: Arc::clone(&inner.place),
-        write_id: record.write_id,
-        base: record.base_version,
-        detail,
-    }
 }
 
 fn discard(inner: &Arc<Inner>, write_id: Uuid) -> Result<()> {

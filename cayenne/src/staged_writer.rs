@@ -189,7 +189,7 @@ impl StagedWriter {
         }
         let Some(known) = inner.state.lock().file(file).cloned() else {
             let detail = format!("data file '{}' has been replaced", layout::file_name(file));
-            return Err(conflict(inner, self.write_id, self.base_version, detail));
+            return Err(inner.conflict(self.write_id, self.base_version, detail));
         };
         let more: RoaringTreemap = positions.into_iter().collect();
         if let Some(last) = more.max().filter(|last| *last >= known.summary.rows) {
@@ -295,7 +295,7 @@ impl Partition {
             if let Some(key) = effects.refused {
                 // It may have been added since the version that the write was made from: then nobody is at fault.
                 return Err(if staged.base_version < pin.version() {
-                    conflict(&self.inner, write_id, staged.base_version, key_is_there(&key))
+                    self.inner.conflict(write_id, staged.base_version, key_is_there(&key))
                 } else {
                     duplicate(&self.inner, key, false)
                 });
@@ -331,7 +331,7 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         let deletes = state.check_deletes(&write.deletes, &write.files);
         deletes.and_then(|()| check_schema_changes(&state, &files))
     };
-    checked.map_err(|detail| conflict(inner, write_id, write.base_version, detail))?;
+    checked.map_err(|detail| inner.conflict(write_id, write.base_version, detail))?;
     let sealed = metastore.seal(&NewWrite {
         write_id,
         mode: write.mode,
@@ -371,10 +371,6 @@ fn check_schema_changes(state: &State, files: &FinishedFiles) -> std::result::Re
         }
     }
     Ok(())
-}
-
-fn conflict(inner: &Inner, write_id: Uuid, base: u64, detail: String) -> Error {
-    Error::WriteConflict { place: Arc::clone(&inner.place), write_id, base, detail }
 }
 
 pub(crate) fn already_sealed(inner: &Inner, record: WriteRecord) -> Error {
