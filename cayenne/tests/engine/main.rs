@@ -18,5 +18,6 @@ mod model;
 mod query;
 mod resources;
 mod roundtrip;
+mod transactions;
 mod types;
 mod versions;

@@ -1,0 +1,3 @@
+//! Several statements that read one state, see their own changes, and are applied together or not at all.
+mod meaning;
+mod outside;
