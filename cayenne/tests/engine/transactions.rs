@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arrow::array::RecordBatch;
 use cayenne::{
-    Error, KeyRule, Partition, PartitionOptions, ScanRequest, TableSettings, TransactionPart, TransactionSummary,
-    WriteMode, WriteOptions, scan,
+    CompactionResources, Error, KeyRule, Partition, PartitionOptions, ScanRequest, TableSettings, TransactionPart,
+    TransactionSummary, WriteMode, WriteOptions, scan,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::harness::*;
 use crate::keyed::*;
+
+/// Histories, unless `CAYENNE_MODEL_RUNS` says otherwise.
+const RUNS: u64 = 6;
 
 /// What a partition holds, by id.
 type Rows = BTreeMap<i64, i64>;
@@ -257,17 +260,19 @@ impl Random {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_histories() {
     let (mut commits, mut conflicts) = (0, 0);
-    for seed in 0..30 {
+    let runs = std::env::var("CAYENNE_MODEL_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS);
+    for seed in 0..runs {
         let (committed, lost) = history(seed).await;
         commits += committed;
         conflicts += lost;
     }
     println!("{commits} transactions were committed, {conflicts} ended in a conflict");
-    assert!(commits > 20 && conflicts > 20, "the histories are one-sided: {commits} commits, {conflicts} conflicts");
+    assert!(commits > 3 && conflicts > 3, "the histories are one-sided: {commits} commits, {conflicts} conflicts");
 }
 
 async fn history(seed: u64) -> (usize, usize) {
     let dir = TempDir::new().unwrap();
+    let resources = CompactionResources::new(64 << 20, None).unwrap();
     let mut random = Random(seed);
     let mut partition = table(&dir, true);
     let mut stored = Rows::new();
@@ -294,7 +299,7 @@ async fn history(seed: u64) -> (usize, usize) {
                 }
             }
             5 => {
-                partition.compact_all().await.unwrap();
+                partition.compact_all(&resources).await.unwrap();
             }
             6 => {
                 drop(partition);

@@ -19,7 +19,6 @@ pub mod http;
 pub mod metrics;
 pub mod placeholders;
 pub mod script;
-mod script;
 pub mod server;
 pub mod service;
 pub mod split;

@@ -302,20 +302,24 @@ impl Writer {
                     return Err(super::transaction::given_up(error));
                 }
             };
-            for write in own.iter_mut() {
-                let mine: Vec<CommittedPart> =
-                    outdated.iter().filter(|part| write.sent.contains_key(&part.partition)).copied().collect();
-                let OwnWrite { target, sent, parts } = write;
-                if !mine.is_empty()
-                    && let Err(error) = self.rebase(target, sent, parts, &mine).await
-                {
-                    self.discard_transaction(own).await;
-                    return Err(super::transaction::given_up(error));
-                }
+            if let Err(error) = self.rebase_transaction(own, &outdated).await {
+                self.discard_transaction(own).await;
+                return Err(super::transaction::given_up(error));
             }
         }
         self.discard_transaction(own).await;
         Err(Error::conflict("other writes came between; the transaction changed nothing, run it again"))
+    }
+
+    async fn rebase_transaction(&self, own: &mut OwnWrites, outdated: &[CommittedPart]) -> Result<()> {
+        for OwnWrite { target, sent, parts } in own.iter_mut() {
+            let mine: Vec<CommittedPart> =
+                outdated.iter().filter(|part| sent.contains_key(&part.partition)).copied().collect();
+            if !mine.is_empty() {
+                self.rebase(target, sent, parts, &mine).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Drops what a transaction has staged. An owner that is gone drops it when it starts again.

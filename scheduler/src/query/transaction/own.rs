@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
-    ids::{PartitionId, WriteId},
+    ids::PartitionId,
     plan::{router::SentRows, write::WriteTarget},
 };
 
@@ -84,7 +84,7 @@ impl OwnWrites {
 #[cfg(test)]
 mod tests {
     use ancho_common::{
-        ids::{ExecutorId, TableId},
+        ids::{ExecutorId, TableId, WriteId},
         partition::{PartitionKey, PartitionSpec},
         plan::{
             changes::{KeyRule, WriteForm},
