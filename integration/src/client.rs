@@ -12,7 +12,10 @@ use arrow::{
 use arrow_flight::{
     Action, FlightData, FlightDescriptor,
     error::FlightError,
-    sql::{CommandStatementUpdate, DoPutUpdateResult, EndTransaction, ProstMessageExt, client::FlightSqlServiceClient},
+    sql::{
+        CommandStatementIngest, CommandStatementUpdate, DoPutUpdateResult, EndTransaction, ProstMessageExt,
+        TableDefinitionOptions, TableExistsOption, TableNotExistOption, client::FlightSqlServiceClient,
+    },
 };
 use bytes::Bytes;
 use futures::{TryStreamExt, stream};
@@ -207,6 +210,24 @@ impl Client {
         let result = DoPutUpdateResult::decode(&*reply.app_metadata)
             .map_err(|e| Failure::local(Error::internal(format!("the reply to an update is unreadable: {e}"))))?;
         Ok(result.record_count)
+    }
+
+    /// Adds rows to a table by a bulk ingestion.
+    ///
+    /// # Errors
+    /// The server's error or a broken connection.
+    pub async fn append(&self, table: &str, rows: RecordBatch) -> Result<i64> {
+        let options = TableDefinitionOptions {
+            if_not_exist: TableNotExistOption::Fail.into(),
+            if_exists: TableExistsOption::Append.into(),
+        };
+        let command = CommandStatementIngest {
+            table: table.to_owned(),
+            table_definition_options: Some(options),
+            transaction_id: self.transaction.clone(),
+            ..CommandStatementIngest::default()
+        };
+        Ok(self.inner.clone().execute_ingest(command, stream::iter([Ok(rows)])).await?)
     }
 
     /// Begins a transaction: the same connection, with its statements inside.

@@ -9,6 +9,7 @@ use ancho_integration::{
     run, turns,
 };
 use anyhow::{Context, ensure};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 
 use crate::changes::rows_of;
 
@@ -61,7 +62,7 @@ fn it_sees_one_state_and_its_own_changes() {
                 == 2
         );
         let joined = "SELECT sum(log.v) FROM log JOIN t ON log.k = t.k";
-        ensure!(number(&open, joined).await? == 20 + 30 + 2 + 0, "{:?}", rows_of(&open, "log").await?);
+        ensure!(number(&open, joined).await? == 20 + 30 + 2 + 2, "{:?}", rows_of(&open, "log").await?);
         let inside = (rows_of(&open, "t").await?, rows_of(&open, "log").await?);
         // Nobody else sees anything of it.
         let mut others = before.clone();
@@ -169,6 +170,31 @@ fn the_first_to_commit_wins() {
         refused(one.commit().await, ErrorKind::Conflict, "")?;
         let expected = [(1, 12), (2, 21), (4, 40), (9, 92)].map(|(k, v)| ((Some(k), Some(v)), 1));
         ensure!(rows_of(&client, "p").await? == expected.into());
+        cluster.stop().await
+    });
+}
+
+#[test]
+fn rows_that_a_client_sends_are_a_part_of_it() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        client.update("CREATE TABLE t (k BIGINT, v BIGINT) PARTITION BY (bucket(3, k))").await?;
+        let column = |values: [i64; 2]| std::sync::Arc::new(Int64Array::from_iter_values(values)) as ArrayRef;
+        let rows = RecordBatch::try_from_iter([("v", column([5, 6])), ("k", column([1, 2]))])?;
+        for (end, expected) in [(true, 2), (false, 2), (true, 4)] {
+            let open = client.begin().await?;
+            ensure!(open.append("t", rows.clone()).await? == 2);
+            ensure!(open.update("UPDATE t SET v = v + 1 WHERE k = 1").await? >= 1);
+            ensure!(number(&open, "SELECT count(*) FROM t WHERE v > 5").await? >= 2);
+            if end {
+                open.commit().await?
+            } else {
+                open.roll_back().await?
+            }
+            ensure!(number(&client, "SELECT count(*) FROM t").await? == expected);
+        }
         cluster.stop().await
     });
 }

@@ -264,7 +264,7 @@ async fn watch(transactions: Transactions, transaction: Weak<Transaction>) {
             Err(pause) => {
                 drop(open);
                 // It may end long before; then nothing but this task is left of it.
-                tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+                tokio::time::sleep(pause.min(transactions.idle).min(LONGEST_PAUSE)).await;
             }
         }
     }
