@@ -150,14 +150,41 @@ pub struct Transactions {
 #[derive(Debug, Default)]
 struct Known {
     open: HashMap<String, Arc<Transaction>>,
-    /// Why they are not open any more.
-    ended: HashMap<String, &'static str>,
+    /// How those ended that are not open any more.
+    ended: HashMap<String, Ended>,
     order: VecDeque<String>,
 }
 
+/// How a transaction ended.
+#[derive(Debug, Clone)]
+enum Ended {
+    Committed,
+    /// Nothing was applied, for this reason.
+    RolledBack(&'static str),
+    /// Nobody knows.
+    Unknown(Error),
+}
+
+impl Ended {
+    /// What is told who goes on with it.
+    fn error(&self) -> Error {
+        match self {
+            Self::Committed => over("was committed"),
+            Self::RolledBack(why) => over(why),
+            Self::Unknown(error) => error.clone(),
+        }
+    }
+}
+
 impl Known {
-    fn end(&mut self, id: &str, how: &'static str) -> Option<Arc<Transaction>> {
-        let transaction = self.open.remove(id)?;
+    fn find(&self, id: &str) -> Result<Arc<Transaction>, Option<&Ended>> {
+        self.open.get(id).cloned().ok_or_else(|| self.ended.get(id))
+    }
+
+    fn end(&mut self, id: &str, how: Ended) {
+        if self.open.remove(id).is_none() {
+            return;
+        }
         self.ended.insert(id.to_owned(), how);
         self.order.push_back(id.to_owned());
         if self.order.len() > REMEMBERED
@@ -165,7 +192,6 @@ impl Known {
         {
             self.ended.remove(&oldest);
         }
-        Some(transaction)
     }
 }
 
@@ -198,27 +224,44 @@ impl Transactions {
     /// An open transaction.
     ///
     /// # Errors
-    /// `Conflict` if it is not open here: nothing of it was applied, unless it was committed.
+    /// `Conflict` if it is not open here.
     pub fn get(&self, id: &str) -> Result<Arc<Transaction>> {
-        let known = self.known.lock();
-        match known.open.get(id) {
-            Some(transaction) => Ok(Arc::clone(transaction)),
-            None => Err(not_open(known.ended.get(id).copied())),
-        }
+        self.known.lock().find(id).map_err(|ended| ended.map_or_else(unknown_here, Ended::error))
     }
 
-    /// Applies all that a transaction did, and says how many rows its statements changed. It is over, whatever comes of it.
+    /// Applies all that a transaction did. It is over, whatever comes of it; to commit it again is fine, and answers
+    /// the same.
     ///
     /// # Errors
     /// `Conflict` if another write came first, or a partition changed hands: nothing was applied. `Unknown` names the
     /// request that tells the outcome.
     pub async fn commit(&self, id: &str, caller: &Caller) -> Result<()> {
-        let transaction = self.get(id)?;
-        // A statement that still runs comes before its end.
+        let found = self.known.lock().find(id).map_err(Option::<&Ended>::cloned);
+        let transaction = match found {
+            Ok(transaction) => transaction,
+            Err(Some(Ended::Committed)) => return Ok(()),
+            Err(ended) => return Err(ended.as_ref().map_or_else(unknown_here, Ended::error)),
+        };
+        // A statement that still runs comes before its end; so does another call that ends it.
         let _turn = transaction.turn.lock().await;
-        if self.known.lock().end(id, "was ended before").is_none() {
-            return Err(not_open(Some("was ended before")));
+        if let Err(ended) = self.known.lock().find(id) {
+            return match ended {
+                Some(Ended::Committed) => Ok(()),
+                other => Err(other.map_or_else(unknown_here, Ended::error)),
+            };
         }
+        let outcome = self.apply(&transaction, caller).await;
+        let ended = match &outcome {
+            Ok(()) => Ended::Committed,
+            Err(error) if error.kind == ErrorKind::Unknown => Ended::Unknown(error.clone()),
+            Err(_) => Ended::RolledBack("could not be committed"),
+        };
+        transaction.fail(&ended.error());
+        self.known.lock().end(id, ended);
+        outcome
+    }
+
+    async fn apply(&self, transaction: &Transaction, caller: &Caller) -> Result<()> {
         let (mut own, rows, failed) = {
             let mut inner = transaction.inner.lock();
             (std::mem::take(&mut inner.own), inner.rows, inner.failed.clone())
@@ -236,21 +279,33 @@ impl Transactions {
 
     /// Ends a transaction without effect. Fine if it is not open any more.
     pub async fn roll_back(&self, id: &str) {
-        self.end(id, "was ended before").await;
+        self.end(id, "was rolled back").await;
     }
 
-    async fn end(&self, id: &str, how: &'static str) {
-        let Some(transaction) = self.known.lock().end(id, how) else { return };
-        transaction.fail(&not_open(Some(how)));
+    async fn end(&self, id: &str, why: &'static str) {
+        let Ok(transaction) = self.get(id) else { return };
         let _turn = transaction.turn.lock().await;
+        // A commit may have been the turn before.
+        if self.get(id).is_err() {
+            return;
+        }
+        let ended = Ended::RolledBack(why);
+        transaction.fail(&ended.error());
+        self.known.lock().end(id, ended);
         let mut own = std::mem::take(&mut transaction.inner.lock().own);
         self.writer.discard_transaction(&mut own).await;
     }
 }
 
-fn not_open(how: Option<&str>) -> Error {
-    let how = how.unwrap_or("is not open at this scheduler: it was begun at another one, or this one was started anew");
+fn over(how: &str) -> Error {
     Error::conflict(format!("the transaction {how}; nothing more of it can be applied, begin a new one"))
+}
+
+fn unknown_here() -> Error {
+    Error::conflict(
+        "the transaction is not open at this scheduler: it was begun at another one, or this one was started anew; begin a new \
+         one (if its COMMIT was sent before, system.writes tells whether it was applied)",
+    )
 }
 
 /// Rolls a transaction back when nobody goes on with it, or when it lasts too long.

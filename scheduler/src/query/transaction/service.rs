@@ -40,7 +40,12 @@ impl InTransaction {
 #[async_trait]
 impl SqlService for InTransaction {
     async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
-        self.statement(self.engine.prepare(sql, parameters)).await
+        if parameters.is_some() {
+            // The statement is known to be right, and running it will tell whether its parameters are.
+            let _turn = self.transaction.begin_statement().await?;
+            return self.engine.prepare(sql, parameters).await;
+        }
+        self.statement(self.engine.prepare(sql, None)).await
     }
 
     async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream> {
