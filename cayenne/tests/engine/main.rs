@@ -18,5 +18,6 @@ mod model;
 mod query;
 mod resources;
 mod roundtrip;
+mod transfer;
 mod types;
 mod versions;
