@@ -19,5 +19,6 @@ mod query;
 mod resources;
 mod roundtrip;
 mod transactions;
+mod transfer;
 mod types;
 mod versions;
