@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     partition_wait: Duration,
     /// Folder with files that COPY may read and write on this machine and on those of the executors; repeatable
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", env = "ANCHO_LOCAL_FILES", value_delimiter = ':')]
     local_files: Vec<PathBuf>,
     /// Longest time that nobody goes on with an open transaction before it is rolled back
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
