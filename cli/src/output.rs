@@ -31,7 +31,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
                 .map(ToString::to_string)
                 .collect();
             let what = before.iter().map(String::as_str).chain([ours.message.as_str()]).collect::<Vec<_>>().join(": ");
-            format!("{} {}", cut(&on_one_line(&what)), code(ours.kind))
+            format!("{} {}", cut(&on_one_line(&what)), code(ours))
         }
         None => cut(&on_one_line(&format!("{error:#}"))),
     }
@@ -49,9 +49,9 @@ fn cut(text: &str) -> String {
 
 /// `[not_found, SQLSTATE 42P01, not retryable]`.
 #[must_use]
-pub fn code(kind: ancho_common::error::ErrorKind) -> String {
-    let retry = if kind.retryable() { "retryable" } else { "not retryable" };
-    format!("[{}, SQLSTATE {}, {retry}]", kind.code(), kind.sqlstate())
+pub fn code(error: &ancho_common::error::Error) -> String {
+    let retry = if error.kind.retryable() { "retryable" } else { "not retryable" };
+    format!("[{}, SQLSTATE {}, {retry}]", error.kind.code(), error.sqlstate())
 }
 
 /// Line breaks become blanks.

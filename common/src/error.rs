@@ -1,11 +1,15 @@
 //! The error that crosses every boundary of Ancho: a coarse kind that says what the caller should do, and a text.
 //!
 //! One table maps a kind to its code, gRPC status, HTTP status, SQLSTATE and whether a retry can help. Errors travel
-//! through libraries that keep only their text, so the text carries the kind as `ancho[code]: …` and
-//! [`Error::from_text`] finds it again.
+//! through libraries that keep only their text, so the text carries the kind as `ancho[code]: …`, or with a finer
+//! [`Condition`] as `ancho[code/sqlstate]: …`, and [`Error::from_text`] finds it again.
+mod condition;
+mod engine;
+mod texts;
+
 use std::fmt;
 
-use arrow::error::ArrowError;
+pub use condition::Condition;
 use datafusion::error::DataFusionError;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
@@ -95,7 +99,7 @@ impl ErrorKind {
         self.row().http
     }
 
-    /// The SQLSTATE of the kind.
+    /// The SQLSTATE of the kind, where no condition says it better.
     #[must_use]
     pub fn sqlstate(self) -> &'static str {
         self.row().sqlstate
@@ -119,6 +123,8 @@ pub struct Error {
     pub kind: ErrorKind,
     /// What happened, to read.
     pub message: String,
+    /// What happened, for programs, where the kind is coarser than SQL is.
+    pub condition: Option<Condition>,
 }
 
 /// Result with Ancho's error.
@@ -136,7 +142,7 @@ macro_rules! constructor {
 impl Error {
     /// Any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), condition: None }
     }
 
     constructor!(invalid, Invalid);
@@ -159,12 +165,25 @@ impl Error {
         if let Some(at) = text.rfind("ancho[") {
             let rest = &text[at + "ancho[".len()..];
             if let Some((code, message)) = rest.split_once("]: ")
+                && let (code, state) = code.split_once('/').unwrap_or((code, ""))
                 && let Some(kind) = ErrorKind::from_code(code)
             {
-                return Self::new(kind, message);
+                return Self { condition: Condition::from_sqlstate(state), ..Self::new(kind, message) };
             }
         }
         Self::new(fallback, text)
+    }
+
+    /// The same error with its condition.
+    #[must_use]
+    pub fn with(self, condition: Condition) -> Self {
+        Self { condition: Some(condition), ..self }
+    }
+
+    /// The SQLSTATE that clients see.
+    #[must_use]
+    pub fn sqlstate(&self) -> &'static str {
+        self.condition.map_or_else(|| self.kind.sqlstate(), Condition::sqlstate)
     }
 
     /// Prefixes the text with what was being done.
@@ -177,7 +196,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ancho[{}]: {}", self.kind.code(), self.message)
+        match self.condition {
+            None => write!(f, "ancho[{}]: {}", self.kind.code(), self.message),
+            Some(condition) => write!(f, "ancho[{}/{}]: {}", self.kind.code(), condition.sqlstate(), self.message),
+        }
     }
 }
 
@@ -191,126 +213,6 @@ impl From<Error> for DataFusionError {
             _ => DataFusionError::Execution(error.to_string()),
         }
     }
-}
-
-impl From<DataFusionError> for Error {
-    fn from(error: DataFusionError) -> Self {
-        let text = error.to_string();
-        if text.contains("ancho[") {
-            return Self::from_text(&text, ErrorKind::Internal);
-        }
-        if let Some(lost) = lost_peer(&error, &text) {
-            return lost;
-        }
-        let kind = match error.find_root() {
-            DataFusionError::ResourcesExhausted(_) => ErrorKind::Exhausted,
-            DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
-            DataFusionError::ArrowError(e, _) if is_out_of_range(e) => ErrorKind::OutOfRange,
-            DataFusionError::Plan(text) if text.starts_with("table '") && text.ends_with("' not found") => {
-                ErrorKind::NotFound
-            }
-            DataFusionError::External(e) if e.to_string().starts_with("regex parse error") => ErrorKind::Invalid,
-            DataFusionError::ObjectStore(e) => object_store_kind(e),
-            // A file that somebody else wrote; Ancho's own are not Parquet.
-            DataFusionError::ParquetError(_)
-            | DataFusionError::SQL(..)
-            | DataFusionError::Plan(_)
-            | DataFusionError::SchemaError(..)
-            | DataFusionError::Configuration(_)
-            | DataFusionError::ArrowError(..)
-            // What a value did to a function (overflow, bad cast, division by zero) is the statement's fault.
-            | DataFusionError::Execution(_) => ErrorKind::Invalid,
-            _ => ErrorKind::Internal,
-        };
-        Self::new(kind, told(&error))
-    }
-}
-
-/// The value is a number, and its type is too small for it.
-fn is_out_of_range(error: &ArrowError) -> bool {
-    match error {
-        ArrowError::ArithmeticOverflow(_) => true,
-        ArrowError::CastError(text) => text.starts_with("Can't cast value"),
-        ArrowError::InvalidArgumentError(text) => text.contains("to store in a Decimal"),
-        _ => false,
-    }
-}
-
-/// The engine's text without the way that the error took through it, and without its advice to report a fault.
-fn told(error: &DataFusionError) -> String {
-    let root = error.find_root();
-    let text = match root {
-        DataFusionError::Plan(text) | DataFusionError::Execution(text) => text.clone(),
-        DataFusionError::NotImplemented(text) if text.starts_with("Physical plan does not support logical expression") => {
-            "a subquery in this place or form is not offered: IN stands in WHERE, and a correlated scalar subquery is tied to \
-             the outer query by `=` and has no LIMIT; write it as a join"
-                .to_owned()
-        }
-        DataFusionError::NotImplemented(text) => format!("not offered: {text}"),
-        DataFusionError::SQL(e, _) => e.to_string(),
-        DataFusionError::ArrowError(e, _) => e.to_string(),
-        DataFusionError::SchemaError(e, _) => e.to_string(),
-        DataFusionError::External(e) => e.to_string(),
-        other => other.strip_backtrace(),
-    };
-    let text = text.split("\nThis issue was likely caused by a bug in DataFusion").next().unwrap_or_default();
-    let text = text.strip_prefix("Internal error: ").unwrap_or(text);
-    // All forms that a function has are listed; what was given says more.
-    let text = match text.split_once("failed to match any signature, errors: ") {
-        Some((function, forms)) => {
-            let given = forms.split("but received ").nth(1).and_then(|rest| rest.split(".,").next());
-            let given =
-                given.map_or_else(|| "these arguments".to_owned(), |given| given.trim_end_matches('.').to_owned());
-            format!("{}does not take {given}", function)
-        }
-        None => text.to_owned(),
-    };
-    text.trim_end().replace('\n', " ")
-}
-
-/// What a failure of a bucket or directory with source files means to who named it.
-fn object_store_kind(error: &object_store::Error) -> ErrorKind {
-    use object_store::Error as E;
-    match error {
-        E::NotFound { .. } => ErrorKind::NotFound,
-        E::NotSupported { .. } | E::NotImplemented { .. } => ErrorKind::Unsupported,
-        E::Generic { .. } => ErrorKind::Unavailable,
-        _ => ErrorKind::Invalid,
-    }
-}
-
-/// What the transport says when a process that takes part in a query goes away. Behind another process only the text of
-/// such an error is left.
-const LOST_PEER: &[&str] = &[
-    "The service is currently unavailable",
-    "transport error",
-    "tcp connect error",
-    "http2 error",
-    "h2 protocol error",
-    "error reading a body from connection",
-    "connection reset",
-    "Connection reset",
-    "broken pipe",
-    "Broken pipe",
-    "operation was canceled",
-    "channel closed",
-];
-
-/// What a task says whose plan never reached it.
-const PLAN_NEVER_CAME: &str = "timed-out while waiting for the plan";
-
-fn lost_peer(error: &DataFusionError, text: &str) -> Option<Error> {
-    let status = match error.find_root() {
-        DataFusionError::External(source) => source.downcast_ref::<tonic::Status>(),
-        _ => None,
-    };
-    let lost = status.is_some_and(|s| matches!(s.code(), Code::Unavailable | Code::Unknown | Code::Cancelled))
-        // Only in texts that come from outside the engine: a value of the user's may read like any of the marks.
-        || (text.contains("External error") && LOST_PEER.iter().any(|mark| text.contains(mark)))
-        || text.contains(PLAN_NEVER_CAME);
-    // The text of a transport error runs to many lines of debug output; what it says is this.
-    let detail = status.map_or_else(|| text.chars().take(160).collect(), |s| s.message().to_owned());
-    lost.then(|| Error::unavailable(format!("an executor was lost while the statement ran ({detail}); try again")))
 }
 
 /// Longest text put into a status: HTTP/2 header blocks are limited, and a cut text beats a broken stream.
@@ -328,7 +230,7 @@ impl From<Error> for tonic::Status {
         let metadata = status.metadata_mut();
         for (key, value) in [
             ("x-ancho-code", error.kind.code()),
-            ("x-ancho-sqlstate", error.kind.sqlstate()),
+            ("x-ancho-sqlstate", error.sqlstate()),
             ("x-ancho-retryable", if error.kind.retryable() { "true" } else { "false" }),
         ] {
             metadata.insert(key, tonic::metadata::MetadataValue::from_static(value));
@@ -380,54 +282,17 @@ mod tests {
     #[test]
     fn every_kind_survives_a_trip_as_text_and_as_status() {
         for row in TABLE {
-            let error = Error::new(row.kind, "table orders: partition 3 has no owner");
-            assert_eq!(Error::from_text(&format!("External error: {error}"), ErrorKind::Internal), error);
-            assert_eq!(Error::from(tonic::Status::from(error.clone())), error);
-            assert_eq!(Error::from(DataFusionError::from(error.clone())), error);
-        }
-    }
-
-    #[test]
-    fn errors_of_the_engine_are_told_without_their_way_through_it() {
-        let cast = |text: &str| DataFusionError::ArrowError(Box::new(ArrowError::CastError(text.into())), None);
-        let deep = DataFusionError::Context(
-            "Optimizer rule 'x' failed".into(),
-            Box::new(cast("Can't cast value 300 to type Int8")),
-        );
-        let signature = "Internal error: Function 'sum' failed to match any signature, errors: Function 'sum' requires \
-                         Int64, but received String (DataType: Utf8).,Function 'sum' requires Decimal, but received String \
-                         (DataType: Utf8).\nThis issue was likely caused by a bug in DataFusion's code. Please help";
-        for (error, kind, text) in [
-            (deep, ErrorKind::OutOfRange, "Cast error: Can't cast value 300 to type Int8"),
-            (
-                cast("Cannot cast string 'x' to value of Int32 type"),
-                ErrorKind::Invalid,
-                "Cast error: Cannot cast string 'x' to value of Int32 type",
-            ),
-            (
-                DataFusionError::Plan("table 'ancho.public.t' not found".into()),
-                ErrorKind::NotFound,
-                "table 'ancho.public.t' not found",
-            ),
-            (
-                DataFusionError::Plan(signature.into()),
-                ErrorKind::Invalid,
-                "Function 'sum' does not take String (DataType: Utf8)",
-            ),
-        ] {
-            assert_eq!(Error::from(error), Error::new(kind, text));
-        }
-    }
-
-    #[test]
-    fn a_lost_peer_is_unavailable_wherever_it_was_noticed() {
-        let near = DataFusionError::External(Box::new(tonic::Status::unavailable("tcp connect error")));
-        let far = DataFusionError::Execution("External error: code: 'The service is currently unavailable'".into());
-        for error in [near, far] {
-            assert_eq!(Error::from(error).kind, ErrorKind::Unavailable);
-        }
-        for text in ["Divide by zero error", "Cannot cast string 'connection reset' to value of Int32 type"] {
-            assert_eq!(Error::from(DataFusionError::Execution(text.into())).kind, ErrorKind::Invalid);
+            let plain = Error::new(row.kind, "table orders: partition 3 has no owner");
+            for error in Condition::ALL.iter().map(|c| plain.clone().with(*c)).chain([plain.clone()]) {
+                assert_eq!(Error::from_text(&format!("External error: {error}"), ErrorKind::Internal), error);
+                let status = tonic::Status::from(error.clone());
+                assert_eq!(
+                    status.metadata().get("x-ancho-sqlstate").map(|s| s.as_bytes()),
+                    Some(error.sqlstate().as_bytes())
+                );
+                assert_eq!(Error::from(status), error);
+                assert_eq!(Error::from(DataFusionError::from(error.clone())), error);
+            }
         }
     }
 

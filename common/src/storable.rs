@@ -10,7 +10,7 @@ use arrow::{
 };
 
 use crate::{
-    error::{Error, Result},
+    error::{Condition, Error, Result},
     plan::row_ids,
 };
 
@@ -56,7 +56,10 @@ pub fn is_key_type(data_type: &DataType) -> bool {
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {
     let mut seen = HashSet::new();
     match fields.iter().find(|field| !seen.insert(field.name())) {
-        Some(twice) => Err(Error::invalid(format!("column {parent}{} occurs twice; rename one of them", twice.name()))),
+        Some(twice) => {
+            let text = format!("column {parent}{} occurs twice; rename one of them", twice.name());
+            Err(Error::invalid(text).with(Condition::DuplicateColumn))
+        }
         None => Ok(()),
     }
 }

@@ -208,7 +208,7 @@ def parameters_decide_columns():
 
 
 def errors_are_typed():
-    error = fails(lambda: rows("SELEC 1"), "ancho[invalid]")
+    error = fails(lambda: rows("SELEC 1"), "ancho[invalid/42601]")
     check(isinstance(error, adbc_driver_manager.ProgrammingError), f"a wrong statement is a {type(error)}")
     fails(lambda: rows("SELECT nothing FROM s_items"), "nothing")
     fails(lambda: rows("SELECT * FROM no_such_table"), "no_such_table")
@@ -216,7 +216,7 @@ def errors_are_typed():
     same(error.status_code, adbc_driver_manager.AdbcStatusCode.ALREADY_EXISTS, "a table that exists")
     error = fails(lambda: update("DROP TABLE no_such_table"), "no_such_table")
     same(error.status_code, adbc_driver_manager.AdbcStatusCode.NOT_FOUND, "a table that does not exist")
-    fails(lambda: rows("SELECT 1 / (id - 1) FROM s_items"), "ancho[invalid]")
+    fails(lambda: rows("SELECT 1 / (id - 1) FROM s_items"), "ancho[invalid/22012]")
     # The connection of a failed statement serves the next one.
     with connect(URL) as connection, connection.cursor() as cursor:
         fails(lambda: cursor.execute("SELECT * FROM no_such_table"))

@@ -14,7 +14,7 @@ use datafusion::{
     logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility},
 };
 
-use crate::error::Error;
+use crate::error::{Condition, Error};
 
 /// What a scalar subquery with several rows is refused with.
 pub const TOO_MANY_ROWS: &str =
@@ -58,7 +58,7 @@ impl ScalarUDFImpl for OnlyValue {
             positions.push(match count {
                 0 => None,
                 1 => Some(lists.value_offsets()[row] as u64),
-                _ => return Err(Error::invalid(TOO_MANY_ROWS).into()),
+                _ => return Err(Error::invalid(TOO_MANY_ROWS).with(Condition::TooManyRows).into()),
             });
         }
         Ok(ColumnarValue::Array(take(lists.values(), &UInt64Array::from(positions), None)?))

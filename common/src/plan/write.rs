@@ -29,7 +29,7 @@ use super::{
     router::{AssignerExtension, Route, RowRouter, SentRows},
 };
 use crate::{
-    error::Error,
+    error::{Condition, Error},
     ids::{ExecutorId, PartitionId, TableId, WriteId},
     partition::PartitionSpec,
 };
@@ -203,6 +203,7 @@ fn refuse_nulls(batch: &RecordBatch, schema: &Schema, table: &str) -> Result<()>
             "column {} of table {table} is declared NOT NULL, and a row has NULL there; give it a value",
             field.name()
         ))
+        .with(Condition::NotNull)
         .into()),
     }
 }

@@ -1,7 +1,7 @@
 //! Rows of one partition of one write: held back while they are few, written to files when they are many.
 use std::sync::Arc;
 
-use ancho_common::error::{Error, Result};
+use ancho_common::error::{Condition, Error, Result};
 use arrow::{array::RecordBatch, compute::concat_batches};
 use cayenne::{Partition, StagedWriter, TransactionPart, TransactionSummary, WriteSummary};
 
@@ -107,7 +107,8 @@ impl PartWriter {
             return Err(Error::invalid(format!(
                 "table {}: a stored row is matched by more than one row of the source; make the condition unique for it",
                 self.table
-            )));
+            ))
+            .with(Condition::TooManyRows));
         }
         if !self.held.is_empty() {
             self.open_file().await?;

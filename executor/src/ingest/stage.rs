@@ -43,7 +43,11 @@ impl Ingest {
                 Ok(reply)
             }
             Err(error) => {
-                let error = error.context(&format!("rows of sender {}", header.sender_id));
+                let error = match error.condition {
+                    // The rows are at fault, whoever sent them.
+                    Some(_) => error,
+                    None => error.context(&format!("rows of sender {}", header.sender_id)),
+                };
                 stream.fail(error.clone());
                 Err(error)
             }

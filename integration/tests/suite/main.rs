@@ -8,6 +8,7 @@
 //! * `flight_sql_adbc` – the ADBC driver as a client
 //! * `abandoned` – statements whose client is gone, or whose time is over
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
+//! * `mistakes` – what users get for statements that are wrong
 //! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
 //! * `tidy` – rules for the source tree
@@ -20,6 +21,7 @@ mod executor_kill;
 mod flight_sql_adbc;
 mod leader_kill;
 mod loading;
+mod mistakes;
 mod replacing;
 mod tidy;
 mod transactions;

@@ -4,7 +4,7 @@
 //! and a literal also lets partitions and files be pruned.
 use std::collections::HashMap;
 
-use ancho_common::error::Error;
+use ancho_common::error::{Condition, Error};
 use arrow::record_batch::RecordBatch;
 use datafusion::{
     catalog::cte_worktable::CteWorkTable,
@@ -88,7 +88,8 @@ pub fn value_of(plan: &LogicalPlan, batches: &[RecordBatch]) -> ancho_common::er
     if rows > 1 {
         return Err(Error::invalid(format!(
             "a scalar subquery returned {rows} rows where at most one is allowed; add a condition, an aggregate or LIMIT 1"
-        )));
+        ))
+        .with(Condition::TooManyRows));
     }
     match batches.iter().find(|b| b.num_rows() == 1) {
         Some(batch) => Ok(ScalarValue::try_from_array(batch.column(0), 0)?),

@@ -5,7 +5,7 @@ use std::{
 };
 
 use ancho_common::{
-    error::Error,
+    error::{Condition, Error},
     ids::{ExecutorId, PartitionId, TableId},
     partition::{PartitionKey, Partitioner},
     storable::is_key_type,
@@ -91,13 +91,15 @@ impl NewTable {
                 return invalid("a column has an empty name; name it".into());
             }
             if !names.insert(field.name().as_str()) {
-                return invalid(format!("column {:?} is declared twice; rename one", field.name()));
+                return invalid(format!("column {:?} is declared twice; rename one", field.name()))
+                    .map_err(|e| e.with(Condition::DuplicateColumn));
             }
         }
         let mut key_columns = BTreeSet::new();
         for column in &self.primary_key {
             if !names.contains(column.as_str()) {
-                return invalid(format!("primary key column {column:?} does not exist; declare it or correct the key"));
+                return invalid(format!("primary key column {column:?} does not exist; declare it or correct the key"))
+                    .map_err(|e| e.with(Condition::UnknownColumn));
             }
             if !key_columns.insert(column) {
                 return invalid(format!("the primary key names column {column:?} twice; name it once"));

@@ -29,8 +29,8 @@ async fn statements(client: &Client) -> anyhow::Result<()> {
     check_counted(client, 3).await?;
     refused(client, "UPDATE t SET k = 4 WHERE k = 2", ErrorKind::Invalid, "4").await?;
     refused(client, "UPDATE t SET k = 9", ErrorKind::Invalid, "9").await?;
-    refused(client, "UPDATE t SET k = NULL WHERE k = 2", ErrorKind::Invalid, "'k'").await?;
-    refused(client, "INSERT INTO t VALUES (7, 1), (NULL, 2)", ErrorKind::Invalid, "'k'").await?;
+    refused(client, "UPDATE t SET k = NULL WHERE k = 2", ErrorKind::Invalid, "column k").await?;
+    refused(client, "INSERT INTO t VALUES (7, 1), (NULL, 2)", ErrorKind::Invalid, "column k").await?;
     changes(client, "DELETE FROM t WHERE k = 3", 1, &[(2, 12), (4, 31)]).await?;
     changes(client, "INSERT INTO t VALUES (3, 5)", 1, &[(2, 12), (3, 5), (4, 31)]).await?;
     let merge = "MERGE INTO t USING (VALUES (3, 50), (8, 80)) AS s (k, v) ON t.k = s.k \

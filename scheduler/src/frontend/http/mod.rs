@@ -70,10 +70,11 @@ impl From<Error> for HttpError {
 
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
-        let Error { kind, message } = self.0;
+        let sqlstate = self.0.sqlstate();
+        let Error { kind, message, .. } = self.0;
         let status = StatusCode::from_u16(kind.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = json!({
-            "code": kind.code(), "sqlstate": kind.sqlstate(), "message": message, "retryable": kind.retryable(),
+            "code": kind.code(), "sqlstate": sqlstate, "message": message, "retryable": kind.retryable(),
         });
         (status, Json(body)).into_response()
     }

@@ -270,7 +270,7 @@ async fn errors_keep_code_and_stay_short() {
     let mut setup = Setup::new().await;
     let error = status(setup.query("SELEC 1").await.unwrap_err());
     assert_eq!(error.code(), Code::InvalidArgument);
-    assert_eq!(error.metadata().get("x-ancho-sqlstate").unwrap(), "42000");
+    assert_eq!(error.metadata().get("x-ancho-sqlstate").unwrap(), "42601");
     assert_eq!(error.metadata().get("x-ancho-retryable").unwrap(), "false");
 
     let long = format!("SELECT \"{}\" FROM t", "ä\n%".repeat(300_000));

@@ -154,7 +154,7 @@ async fn errors_are_json_and_a_late_one_breaks_the_answer_off() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(
         (&error["code"], &error["sqlstate"], &error["retryable"]),
-        (&json!("invalid"), &json!("42000"), &json!(false))
+        (&json!("invalid"), &json!("42703"), &json!(false))
     );
     let request = Request::post("/v1/sql").body(Body::from("FAIL LATE")).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();
