@@ -12,12 +12,13 @@ use datafusion_proto::{
         DefaultPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext,
         PhysicalProtoConverterExtension,
     },
-    protobuf::PhysicalExprNode,
+    protobuf::{PhysicalExprNode, PhysicalPlanNode},
 };
 use prost::Message;
 
 use super::{
     changes::{KeyRule, WriteForm},
+    csv::WholeCsvSource,
     host::{ScanHost, ScanPartition},
     pace::{Pace, PacedExec},
     router::Route,
@@ -35,8 +36,21 @@ const SCAN: u8 = 1;
 const WRITE: u8 = 2;
 const TURNS: u8 = 3;
 const SLICES: u8 = 4;
+const CSV: u8 = 5;
+const CSV_QUOTED_IS_NULL: u8 = 6;
 
-/// Encodes and decodes [`CayenneScanExec`], [`PartitionWriteExec`] and [`PacedExec`].
+/// What the first byte of a node says.
+#[cfg(test)]
+pub(super) const TAGS: [(&str, u8); 6] = [
+    ("scan", SCAN),
+    ("write", WRITE),
+    ("turns", TURNS),
+    ("slices", SLICES),
+    ("csv", CSV),
+    ("csv, quoted is null", CSV_QUOTED_IS_NULL),
+];
+
+/// Encodes and decodes [`CayenneScanExec`], [`PartitionWriteExec`], [`PacedExec`] and scans of [`WholeCsvSource`].
 #[derive(Debug, Default, Clone)]
 pub struct AnchoCodec {
     host: Option<Arc<dyn ScanHost>>,
@@ -197,6 +211,18 @@ fn decode_pace(pace: Pace, inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn 
     Ok(Arc::new(PacedExec::new(Arc::clone(input), pace)))
 }
 
+fn decode_csv(
+    bytes: &[u8],
+    quoted_is_null: bool,
+    context: &TaskContext,
+    converter: &dyn PhysicalProtoConverterExtension,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let node = PhysicalPlanNode::decode(bytes).map_err(malformed)?;
+    let codec = DefaultPhysicalExtensionCodec {};
+    let plain = converter.proto_to_execution_plan(&node, &PhysicalPlanDecodeContext::new(context, &codec))?;
+    WholeCsvSource::restored(plain.as_ref(), quoted_is_null)
+}
+
 impl PhysicalExtensionCodec for AnchoCodec {
     fn try_decode(
         &self,
@@ -210,6 +236,8 @@ impl PhysicalExtensionCodec for AnchoCodec {
             Some((&WRITE, rest)) => decode_write(rest, inputs),
             Some((&TURNS, _)) => decode_pace(Pace::Turns, inputs),
             Some((&SLICES, _)) => decode_pace(Pace::Slices, inputs),
+            Some((&CSV, rest)) => decode_csv(rest, false, context, converter),
+            Some((&CSV_QUOTED_IS_NULL, rest)) => decode_csv(rest, true, context, converter),
             _ => Err(Error::internal("an unknown plan node arrived; are all processes of one release?").into()),
         }
     }
@@ -231,6 +259,10 @@ impl PhysicalExtensionCodec for AnchoCodec {
                 Pace::Turns => TURNS,
                 Pace::Slices => SLICES,
             });
+        } else if let Some((scan, source)) = WholeCsvSource::of(node.as_ref()) {
+            out.push(if source.quoted_is_null() { CSV_QUOTED_IS_NULL } else { CSV });
+            let plain = WholeCsvSource::plain(scan, source);
+            out.extend(converter.execution_plan_to_proto(&plain, &DefaultPhysicalExtensionCodec {})?.encode_to_vec());
         } else {
             // The list of codecs is tried in order; this one knows only its own nodes.
             return Err(DataFusionError::NotImplemented(format!("{} cannot be sent to another process", node.name())));

@@ -64,6 +64,9 @@ pub struct CsvOptions {
     pub comment: Option<char>,
     /// Rows looked at to find the types of the columns. Default: 1000.
     pub schema_infer_max_records: usize,
+    /// `""` is NULL, as an empty field is. Default: no, it is an empty text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quoted_is_null: bool,
 }
 
 impl Default for CsvOptions {
@@ -75,6 +78,7 @@ impl Default for CsvOptions {
             escape: None,
             comment: None,
             schema_infer_max_records: 1000,
+            quoted_is_null: false,
         }
     }
 }
@@ -146,8 +150,15 @@ impl Location {
 const NOT_YET: &[&str] =
     &["file_compression_type", "file_extension", "hive_partitioning_enabled", "schema_source_path", "tsv_has_header"];
 
-const CSV_KEYS: [&str; 6] =
-    ["csv_has_header", "csv_delimiter", "csv_quote", "csv_escape", "csv_comment", "csv_schema_infer_max_records"];
+const CSV_KEYS: [&str; 7] = [
+    "csv_has_header",
+    "csv_delimiter",
+    "csv_quote",
+    "csv_escape",
+    "csv_comment",
+    "csv_schema_infer_max_records",
+    "csv_allow_quoted_nulls",
+];
 
 const S3_KEYS: [&str; 10] = [
     "s3_region",
@@ -226,6 +237,9 @@ fn read_format(params: &mut Fields<'_>, from: Option<&Location>, problems: &mut 
             Ok(rows) if rows > 0 => csv.schema_infer_max_records = rows,
             _ => problems.add(&path, format!("`{text}` is not possible here: write a whole number of at least 1")),
         }
+    }
+    if let Some((_, value)) = params.boolean("csv_allow_quoted_nulls", problems) {
+        csv.quoted_is_null = value;
     }
     let name = match params.get("file_format") {
         Some(_) => params.one_of("file_format", &["parquet", "csv"], problems)?,

@@ -44,6 +44,7 @@ datasets:
       file_format: csv
       csv_delimiter: ";"
       csv_has_header: false
+      csv_allow_quoted_nulls: true
       s3_region: eu-central-1
       s3_endpoint: http://127.0.0.1:9000
       s3_key: ${env:KEY}
@@ -68,7 +69,7 @@ datasets:
     assert_eq!(dataset.source.from, Location::S3 { bucket: "lake".into(), key: "sales/*.csv".into() });
     assert_eq!(dataset.source.from.to_string(), "s3://lake/sales/*.csv");
     let FileFormat::Csv(csv) = &dataset.source.format else { panic!("not CSV: {dataset:?}") };
-    assert_eq!((csv.delimiter, csv.has_header, csv.quote), (';', false, '"'));
+    assert_eq!((csv.delimiter, csv.has_header, csv.quote, csv.quoted_is_null), (';', false, '"', true));
     let s3 = dataset.source.s3.as_ref().expect("S3 options");
     assert_eq!((s3.region.as_deref(), s3.allow_http), (Some("eu-central-1"), true));
     assert_eq!(dataset.acceleration.partition_by, ["region", "bucket(8, id)"]);
@@ -216,6 +217,7 @@ fn sources_are_checked() {
     for (params, part) in [
         ("{file_format: orc}", "`parquet` or `csv`"),
         ("{csv_delimiter: ';'}", "Parquet"),
+        ("{csv_allow_quoted_nulls: true}", "Parquet"),
         ("{s3_region: x}", "local"),
         ("{file_format: csv, csv_delimiter: 'ab'}", "one ASCII character"),
         ("{file_fromat: csv}", "did you mean `file_format`?"),

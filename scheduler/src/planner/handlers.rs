@@ -1,11 +1,15 @@
 //! What the distribution library asks about Ancho's leaves: how many tasks, what each task reads, and where it runs.
 use std::sync::Arc;
 
-use ancho_common::{error::Error, plan::scan::CayenneScanExec};
+use ancho_common::{
+    error::Error,
+    plan::{csv::WholeCsvSource, scan::CayenneScanExec},
+};
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
+    datasource::{listing::PartitionedFile, physical_plan::FileGroup, source::DataSourceExec},
     error::{DataFusionError, Result},
-    physical_plan::ExecutionPlan,
+    physical_plan::{ExecutionPlan, ExecutionPlanProperties},
 };
 use datafusion_distributed::{
     DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedGetterExt, DistributedLeafExec,
@@ -53,6 +57,27 @@ fn scaled(scan: &CayenneScanExec, plan: &Arc<dyn ExecutionPlan>, width: usize) -
         return Err(PlanError::refused(Replan::WithoutColocation, why).into());
     }
     Ok(Arc::new(NetworkCoalesceExec::try_new(leaf, slots, width)?))
+}
+
+/// Files of text go to the tasks whole and in turn, the largest ones first.
+#[must_use]
+pub fn scale_up_files(event: ScaleUpLeafNodeEvent<'_>) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
+    let (scan, _) = WholeCsvSource::of(event.plan.as_ref())?;
+    let mut files: Vec<PartitionedFile> = scan.file_groups.iter().flat_map(|group| group.iter().cloned()).collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.object_meta.size));
+    let streams = event.plan.output_partitioning().partition_count();
+    let mut tasks = vec![vec![Vec::new(); streams]; event.task_count];
+    for (number, file) in files.into_iter().enumerate() {
+        let group = number % (event.task_count * streams);
+        tasks[group % event.task_count][group / event.task_count].push(file);
+    }
+    let variants = tasks.into_iter().map(|groups| {
+        let mut scan = scan.clone();
+        scan.file_groups = groups.into_iter().map(FileGroup::new).collect();
+        DataSourceExec::from_data_source(scan) as Arc<dyn ExecutionPlan>
+    });
+    let leaf = DistributedLeafExec::try_new(Arc::clone(event.plan), variants);
+    Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
 }
 
 /// Sends each task to the executor its variants were made for.

@@ -20,6 +20,8 @@ use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use url::Url;
 
+use super::csv_format::WholeCsvFormat;
+
 /// A star or a question mark stands for characters of one name; only `**` goes through folders.
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
@@ -112,6 +114,11 @@ fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
                 .with_escape(csv.escape.map(byte))
                 .with_comment(csv.comment.map(byte))
                 .with_schema_infer_max_rec(csv.schema_infer_max_records);
+            let format = WholeCsvFormat {
+                inner: format,
+                quoted_is_null: csv.quoted_is_null,
+                rows_to_infer: csv.schema_infer_max_records,
+            };
             (Arc::new(format), ".csv")
         }
     }

@@ -57,15 +57,54 @@ fn csv_options_are_kept() {
         let _turn = turns::shared().await?;
         let sources = tempfile::tempdir()?;
         let path = sources.path().join("odd.csv");
-        fs::write(&path, "1;'a;b'\n2;''\n3;'it''s'\n").context("write the CSV file")?;
+        fs::write(&path, "1;'a;b'\n2;''\n3;'it''s'\n4;\n").context("write the CSV file")?;
         let cluster = ClusterBuilder::default().executors(2).start().await?;
         let client = cluster.client()?;
         let options = [CSV, ("csv_has_header", "false"), ("csv_delimiter", "\";\""), ("csv_quote", "\"'\"")];
-        let spec = SpecText::new().dataset("odd", &format!("file://{}", path.display()), &options, &[]);
+        let from = format!("file://{}", path.display());
+        let as_null = [options.as_slice(), &[("csv_allow_quoted_nulls", "true")]].concat();
+        let spec = SpecText::new().dataset("odd", &from, &options, &[]).dataset("odd_null", &from, &as_null, &[]);
         apply(&client, &spec, "created").await?;
-        let texts = client.query("SELECT column_2 FROM odd ORDER BY column_1").await?;
-        // A CSV file cannot tell an empty text from a missing one.
-        ensure!(first_column(&texts)? == ["a;b", "NULL", "it's"], "{:?}", first_column(&texts)?);
+        for (table, empty) in [("odd", "(empty)"), ("odd_null", "NULL")] {
+            let sql =
+                format!("SELECT CASE column_2 WHEN '' THEN '(empty)' ELSE column_2 END FROM {table} ORDER BY column_1");
+            let texts = first_column(&client.query(&sql).await?)?;
+            ensure!(texts == ["a;b", empty, "it's", "NULL"], "{table}: {texts:?}");
+        }
+        cluster.stop().await
+    });
+}
+
+/// Values with line breaks, in files of which a task could read a part: no row is cut, whatever reads how much.
+#[test]
+fn lines_may_break_inside_of_values() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let sources = tempfile::tempdir()?;
+        // A file of 9 MB and small ones; each second line break is inside of a value that looks like rows.
+        for (name, rows) in [("a", 0..400_000), ("b", 400_000..400_003), ("c", 400_003..400_100)] {
+            let mut text = String::from("id,word,note\n");
+            for id in rows {
+                let (word, note) = if id % 3 == 0 { ("\"\"", "") } else { ("w", "\"1,x,\n2,\"\"y\"\",z\n3,\"") };
+                text.push_str(&format!("{id},{word},{note}\n"));
+            }
+            fs::write(sources.path().join(format!("{name}.csv")), text).context("write a CSV file")?;
+        }
+        let cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        let from = format!("file://{}/", sources.path().display());
+        apply(&client, &SpecText::new().dataset("lines", &from, &[CSV], &["bucket(4, id)"]), "created").await?;
+        for (sql, expected) in [
+            ("SELECT count(*) FROM lines", 400_100),
+            ("SELECT sum(id) FROM lines", 400_100 * 400_099 / 2),
+            ("SELECT count(*) FROM lines WHERE word = ''", 133_367),
+            ("SELECT count(*) FROM lines WHERE word IS NULL", 0),
+            ("SELECT count(*) FROM lines WHERE note IS NULL", 133_367),
+            ("SELECT count(DISTINCT note) FROM lines", 1),
+            ("SELECT max(length(note)) FROM lines", 15),
+        ] {
+            ensure!(integer(&client, sql).await? == expected, "{sql}: {}", integer(&client, sql).await?);
+        }
         cluster.stop().await
     });
 }
