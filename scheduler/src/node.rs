@@ -9,6 +9,7 @@ use ancho_common::{
         channels::{
             CONNECTION_WINDOW, Channels, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_HEADER_LIST, STREAM_WINDOW,
         },
+        running::RunningQueries,
         session::{WorkerParts, worker},
     },
 };
@@ -134,7 +135,13 @@ impl Scheduler {
             .with_object_store_registry(Arc::new(ObjectStores::default()))
             .build_arc()?;
         let assigner = Arc::new(RaftAssigner::new(node.clone()));
-        let parts = WorkerParts { host: None, assigner, channels: channels.clone(), runtime };
+        let parts = WorkerParts {
+            host: None,
+            assigner,
+            channels: channels.clone(),
+            runtime,
+            running: RunningQueries::default(),
+        };
         let tasks_here = worker(parts.clone());
         let self_url = Url::parse(&internal_url).map_err(|e| Error::invalid(format!("{internal_url}: {e}")))?;
         let sessions =

@@ -24,6 +24,7 @@ use super::{
     host::{HostExtension, ScanHost},
     pace::EndOfTask,
     router::{AssignerExtension, PartitionAssigner},
+    running::RunningQueries,
 };
 use crate::{
     compute::end_of_call,
@@ -40,10 +41,21 @@ pub const OPTIONS_HEADER: &str = "x-ancho-options";
 /// Largest options header; HTTP/2 peers refuse larger header blocks.
 const MAX_OPTIONS_BYTES: usize = 8 * 1024;
 
+/// The release of the distribution library, which does not tell its own.
+const DISTRIBUTED_VERSION: &str = "4.0.0";
+
+/// Version of what plans mean beside the libraries' part: our nodes and their bytes, our functions, the states of our
+/// aggregates. To be raised with every change of these: builds of one release may differ in them.
+const PLAN_VERSION: u32 = 1;
+
 /// Processes exchange plans only if this is the same for both.
 #[must_use]
 pub fn plan_key() -> String {
-    format!("ancho-{}/datafusion-{}/distributed-4.0.0", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
+    format!(
+        "ancho-{}.{PLAN_VERSION}/datafusion-{}/distributed-{DISTRIBUTED_VERSION}",
+        env!("CARGO_PKG_VERSION"),
+        datafusion::DATAFUSION_VERSION
+    )
 }
 
 /// Settings that every session needs for right answers over distributed plans.
@@ -130,6 +142,8 @@ pub struct WorkerParts {
     pub channels: Channels,
     /// Memory and spill space, shared by all queries of the process.
     pub runtime: Arc<RuntimeEnv>,
+    /// Queries that this process began.
+    pub running: RunningQueries,
 }
 
 /// The part of a process that runs tasks of distributed plans.
@@ -155,7 +169,7 @@ fn worker_session(context: WorkerQueryContext, parts: &WorkerParts) -> Result<Se
             .map_err(|e| Error::internal(format!("the S3 options of a query cannot be read: {e}")))?;
         builder = builder.with_runtime_env(runtime_with_s3(&parts.runtime, &options)?);
     }
-    if let Some(end) = end_of_call() {
+    if let Some(end) = end_of_call().or_else(|| parts.running.end_of(&context.headers)) {
         builder.config().get_or_insert_default().set_extension(Arc::new(EndOfTask(end)));
     }
     let functions = builder.scalar_functions().get_or_insert_default();
@@ -182,4 +196,71 @@ pub fn extend(config: &mut SessionConfig, parts: &WorkerParts) -> Result<()> {
     config.set_distributed_user_codec(codec);
     config.set_distributed_channel_resolver(parts.channels.clone());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field};
+    use datafusion::logical_expr::function::StateFieldsArgs;
+    use xxhash_rust::xxh64::xxh64;
+
+    use super::*;
+    use crate::plan::codec;
+
+    /// What the versions were, each with a hash of [`surface`]. A new one gets a new line; those before stay.
+    const VERSIONS: &[(u32, u64)] = &[(1, 417_622_713_556_110_293)];
+
+    /// What is ours in a plan, as text.
+    fn surface() -> String {
+        let mut lines =
+            vec![format!("{:?}", codec::TAGS), include_str!("../../../proto/proto/ancho/v1/plan.proto").to_owned()];
+        for function in functions::all().into_iter().chain(exact::functions()) {
+            lines.push(format!("{} {:?} {:?}", function.name(), function.signature(), function.aliases()));
+        }
+        let types = [
+            DataType::Int64,
+            DataType::UInt64,
+            DataType::Float64,
+            DataType::Decimal128(12, 2),
+            DataType::Decimal256(50, 2),
+        ];
+        for aggregate in exact::aggregates() {
+            lines.push(format!("{} {:?}", aggregate.name(), aggregate.signature()));
+            for data_type in &types {
+                let Ok(returned) = aggregate.return_type(std::slice::from_ref(data_type)) else { continue };
+                for is_distinct in [false, true] {
+                    let state = aggregate.state_fields(StateFieldsArgs {
+                        name: "x",
+                        input_fields: &[Arc::new(Field::new("v", data_type.clone(), true))],
+                        return_field: Arc::new(Field::new("x", returned.clone(), true)),
+                        ordering_fields: &[],
+                        is_distinct,
+                    });
+                    let state: Vec<String> = state.unwrap().iter().map(|f| f.data_type().to_string()).collect();
+                    lines.push(format!("{data_type} {is_distinct} -> {returned} by {state:?}"));
+                }
+            }
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn what_plans_are_made_of_changes_with_its_version_only() {
+        let text = surface();
+        let hash = xxh64(text.as_bytes(), 0);
+        assert_eq!(
+            VERSIONS.last(),
+            Some(&(PLAN_VERSION, hash)),
+            "nodes, functions or states of aggregates are others than version {PLAN_VERSION} had: raise PLAN_VERSION and \
+             add a line to VERSIONS\n{text}"
+        );
+        assert!(VERSIONS.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 != pair[1].1), "{VERSIONS:?}");
+        assert!(plan_key().contains(&format!(".{PLAN_VERSION}/")), "{}", plan_key());
+    }
+
+    #[test]
+    fn the_library_is_the_release_that_the_key_names() {
+        let locked = format!("name = \"datafusion-distributed\"\nversion = \"{DISTRIBUTED_VERSION}\"");
+        assert!(include_str!("../../../Cargo.lock").contains(&locked));
+    }
 }

@@ -10,6 +10,7 @@ use ancho_common::{
         channels::Channels,
         host::ScanHost,
         router::{PartitionAssigner, Route},
+        running::RunningQueries,
         session::{WorkerParts, worker},
     },
 };
@@ -37,7 +38,7 @@ pub fn query_worker(host: Arc<dyn ScanHost>, scheduler_urls: Vec<String>, memory
         .build_arc()?;
     let channels = Channels::default();
     let assigner = Arc::new(SchedulerAssigner { urls: scheduler_urls, channels: channels.clone() });
-    Ok(worker(WorkerParts { host: Some(host), assigner, channels, runtime }))
+    Ok(worker(WorkerParts { host: Some(host), assigner, channels, runtime, running: RunningQueries::default() }))
 }
 
 /// Asks the schedulers for partitions; any of them forwards to the leader.

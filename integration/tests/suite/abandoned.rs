@@ -34,7 +34,7 @@ const PAIRS: &str = "SELECT a.h || b.h FROM big a JOIN big b ON a.g = b.g";
 
 /// Each would run for minutes: joins with many and with no result, expensive expressions above a scan and below a
 /// broadcast, large sorts, groupings and windows, recursion, and a join that reads no table.
-const ENDLESS: [(&str, &str); 10] = [
+const ENDLESS: [(&str, &str); 12] = [
     ("hash join", "SELECT count(*) FROM big a JOIN big b ON a.g % 10 = b.g % 10 WHERE a.h < b.h AND a.h || b.h <> 'x'"),
     ("hash join without result", "SELECT count(*) FROM big a JOIN big b ON a.g % 2 = b.g % 2 WHERE a.h || b.h = 'x'"),
     ("loop join", "SELECT max(md5(a.h || b.h)) FROM big a JOIN (SELECT * FROM big WHERE id < 2000) b ON a.id <> b.id"),
@@ -54,6 +54,11 @@ const ENDLESS: [(&str, &str); 10] = [
         "window",
         "SELECT max(s) FROM (SELECT sum(length(a.h || b.g)) OVER (PARTITION BY a.g ORDER BY a.id, b.id) AS s FROM big a \
          CROSS JOIN (SELECT * FROM big WHERE id < 400) b)",
+    ),
+    ("sort", "SELECT a.h || b.g FROM big a CROSS JOIN (SELECT * FROM big WHERE id < 400) b ORDER BY 1"),
+    (
+        "sort in one place",
+        "SELECT a.value, b.value FROM generate_series(1, 300000) a, generate_series(1, 300000) b ORDER BY a.value * b.value",
     ),
     (
         "recursion",

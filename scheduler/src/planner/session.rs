@@ -5,7 +5,11 @@ use ancho_common::{
     error::Result,
     exact,
     partition::functions,
-    plan::session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
+    plan::{
+        pace::EndOfTask,
+        running::{RunningQueries, RunningQuery},
+        session::{WorkerParts, apply_safe_defaults, extend, options_header, runtime_with_s3, s3_header},
+    },
     spec::source::S3Options,
 };
 use arrow::ipc::CompressionType;
@@ -42,6 +46,7 @@ pub struct Sessions {
     shuffled: SessionState,
     partitioners: Partitioners,
     streams: Option<usize>,
+    running: RunningQueries,
 }
 
 /// What may differ between two plans of the same statement.
@@ -82,7 +87,13 @@ impl Sessions {
         optimizer.hash_join_single_partition_threshold_rows = BROADCAST_ROWS;
         extend(&mut config, parts)?;
         let base = |colocate: bool| Self::base(config.clone(), parts, local(), colocate);
-        Ok(Self { base: base(true)?, shuffled: base(false)?, partitioners: Partitioners::default(), streams })
+        Ok(Self {
+            base: base(true)?,
+            shuffled: base(false)?,
+            partitioners: Partitioners::default(),
+            streams,
+            running: parts.running.clone(),
+        })
     }
 
     fn base(
@@ -102,6 +113,7 @@ impl Sessions {
             .with_distributed_worker_resolver(Workers(Vec::new()))
             .with_distributed_desired_task_count_handler(handlers::desired_task_count)
             .with_distributed_scale_up_leaf_node_handler(handlers::scale_up)
+            .with_distributed_scale_up_leaf_node_handler(handlers::scale_up_files)
             .with_distributed_route_tasks_handler(handlers::route_tasks)
             .with_distributed_children_isolator_unions(false)?
             .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BUFFER)?
@@ -116,11 +128,12 @@ impl Sessions {
         Ok(base)
     }
 
-    /// A session for one attempt at a statement, seeing exactly this state.
+    /// A session for one attempt at a statement, seeing exactly this state, and the attempt itself: what runs in the
+    /// session ends with it.
     ///
     /// # Errors
     /// The session's changed options do not fit a header.
-    pub fn open(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<SessionState> {
+    pub fn open(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<(SessionState, RunningQuery)> {
         self.open_within(state, options, Arc::default())
     }
 
@@ -133,7 +146,8 @@ impl Sessions {
         state: &Arc<ClusterState>,
         options: PlanOptions,
         staged: Arc<StagedWrites>,
-    ) -> Result<SessionState> {
+    ) -> Result<(SessionState, RunningQuery)> {
+        let running = self.running.begin();
         let mut urls: Vec<Url> = state.live_executors().filter_map(|e| Url::parse(&e.url).ok()).collect();
         urls.sort();
         let streams =
@@ -159,9 +173,11 @@ impl Sessions {
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
         config.set_distributed_compression(compression(&urls))?;
         config.set_distributed_worker_resolver(Workers(urls));
-        let header = options_header(config.options())?;
+        let mut header = options_header(config.options())?;
+        running.name_in(&mut header);
         config.set_distributed_passthrough_headers(header)?;
-        Ok(session)
+        config.set_extension(Arc::new(EndOfTask(running.end())));
+        Ok((session, running))
     }
 }
 
@@ -177,12 +193,13 @@ fn compression(executors: &[Url]) -> Option<CompressionType> {
 ///
 /// # Errors
 /// The options do not fit a header.
-pub fn with_s3(session: &SessionState, options: &S3Options) -> Result<SessionState> {
+pub fn with_s3(session: &SessionState, running: &RunningQuery, options: &S3Options) -> Result<SessionState> {
     let runtime = runtime_with_s3(datafusion::catalog::Session::runtime_env(session), options)?;
     let mut session = SessionStateBuilder::new_from_existing(session.clone()).with_runtime_env(runtime).build();
     let config = session.config_mut();
     let mut header = options_header(config.options())?;
     header.extend(s3_header(options)?);
+    running.name_in(&mut header);
     config.set_distributed_passthrough_headers(header)?;
     Ok(session)
 }

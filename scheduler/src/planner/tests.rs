@@ -7,6 +7,7 @@ use ancho_common::{
     plan::{
         channels::Channels,
         router::{PartitionAssigner, Route},
+        running::RunningQueries,
         session::{WorkerParts, plan_key, worker},
     },
 };
@@ -126,11 +127,13 @@ async fn plan_for(state: &Arc<ClusterState>, sql: &str, options: PlanOptions, st
         assigner: Arc::new(NoWrites),
         channels: Channels::default(),
         runtime: Arc::new(RuntimeEnv::default()),
+        running: RunningQueries::default(),
     };
     let here = worker(parts.clone());
     let url = Url::parse("http://127.0.0.9:1").unwrap();
     let sessions = Sessions::try_new(&parts, || here.to_local_worker_context(url.clone()), Some(streams))?;
-    let attempt = Attempt::new(sessions.open(state, options)?);
+    let (session, running) = sessions.open(state, options)?;
+    let attempt = Attempt::new(session, running);
     let Statement::Query(statement) = Statement::parse(sql)? else { panic!("{sql} is no query") };
     let logical = attempt.logical(statement, None).await?;
     Ok(display_plan_ascii(attempt.physical(logical).await?.as_ref(), false))

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use super::{attempt::Attempt, ddl, engine::QueryEngine, source, write::WriteKind};
 use crate::{
     frontend::caller::Caller,
-    planner::session,
     state::{ClusterState, Dataset, Table, TableName},
 };
 
@@ -191,7 +190,7 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
 fn attempt_for(attempt: Attempt, spec: &DatasetSpec) -> Result<Attempt> {
     match &spec.source.s3 {
         None => Ok(attempt),
-        Some(options) => Ok(Attempt::new(session::with_s3(attempt.session(), options)?)),
+        Some(options) => attempt.reaching(options),
     }
 }
 
@@ -199,7 +198,7 @@ fn attempt_for(attempt: Attempt, spec: &DatasetSpec) -> Result<Attempt> {
 async fn listing(attempt: &Attempt, spec: &DatasetSpec) -> Result<Arc<dyn TableProvider>> {
     match &spec.source.s3 {
         None => source::table(attempt.session(), &spec.source).await,
-        Some(options) => source::table(&session::with_s3(attempt.session(), options)?, &spec.source).await,
+        Some(options) => source::table(attempt.reaching(options)?.session(), &spec.source).await,
     }
 }
 

@@ -4,7 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use ancho_common::{
     error::{Error, ErrorKind, Result},
     ids::PartitionId,
-    plan::{pacing::pace, scan::PlacedPartition},
+    plan::{pacing::pace, running::RunningQuery, scan::PlacedPartition},
+    spec::source::S3Options,
 };
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
@@ -15,10 +16,10 @@ use datafusion::{
     execution::{SendableRecordBatchStream, SessionState},
     logical_expr::{LogicalPlan, LogicalPlanBuilder, TableScan},
     optimizer::{Optimizer, simplify_expressions::SimplifyExpressions},
-    physical_plan::{ExecutionPlan, execute_stream},
+    physical_plan::{ExecutionPlan, execute_stream, stream::RecordBatchStreamAdapter},
     sql::parser::Statement as DfStatement,
 };
-use futures::{TryStreamExt, future::BoxFuture};
+use futures::{StreamExt, TryStreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use url::Url;
 
@@ -26,12 +27,14 @@ use super::names;
 use crate::planner::{
     gather, guard, recursion,
     refusal::{PlanError, PlanResult},
-    single_row, subqueries,
+    session, single_row, subqueries,
 };
 
 /// A session that sees one state of the cluster.
 pub struct Attempt {
     session: SessionState,
+    /// What runs in the session ends when this and all streams are gone.
+    running: RunningQuery,
     /// What the plans of this attempt read, and where: to say whose loss a failure was.
     read: Mutex<Vec<Read>>,
 }
@@ -50,8 +53,16 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 impl Attempt {
     /// In this session.
     #[must_use]
-    pub fn new(session: SessionState) -> Self {
-        Self { session, read: Mutex::default() }
+    pub fn new(session: SessionState, running: RunningQuery) -> Self {
+        Self { session, running, read: Mutex::default() }
+    }
+
+    /// The same attempt, reaching S3 buckets as a dataset says.
+    ///
+    /// # Errors
+    /// The options do not fit a header.
+    pub fn reaching(&self, options: &S3Options) -> Result<Self> {
+        Ok(Self::new(session::with_s3(&self.session, &self.running, options)?, self.running.clone()))
     }
 
     /// The session.
@@ -137,7 +148,12 @@ impl Attempt {
     /// See [`Attempt::physical`]; later errors come with the stream.
     pub async fn stream(&self, plan: LogicalPlan) -> PlanResult<SendableRecordBatchStream> {
         let physical = self.physical(plan).await?;
-        Ok(execute_stream(physical, self.session.task_ctx())?)
+        let rows = execute_stream(physical, self.session.task_ctx())?;
+        let running = self.running.clone();
+        let held = move |rows: &datafusion::error::Result<RecordBatch>| {
+            let _ = (&running, rows);
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(rows.schema(), rows.inspect(held))))
     }
 
     /// All rows of a logical plan.

@@ -16,7 +16,6 @@ use datafusion::{
 use super::{Copy, What};
 use crate::{
     frontend::caller::Caller,
-    planner::session,
     query::{
         attempt::Attempt,
         ddl,
@@ -40,7 +39,7 @@ impl QueryEngine {
             let table = existing(&state, name)?;
             let attempt = match &copy.files.s3 {
                 None => attempt,
-                Some(options) => Attempt::new(session::with_s3(attempt.session(), options)?),
+                Some(options) => attempt.reaching(options)?,
             };
             let plan = rows(&attempt, copy, &table, columns).await?;
             let written = self.write_rows(&attempt, (&state, &table), plan, WriteKind::Append, caller).await;

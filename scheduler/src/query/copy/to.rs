@@ -23,7 +23,6 @@ use tokio::io::AsyncWriteExt;
 use super::{Copy, What};
 use crate::{
     frontend::caller::Caller,
-    planner::session,
     query::{
         engine::QueryEngine,
         statement::{of_query, parse_query},
@@ -45,10 +44,10 @@ impl QueryEngine {
         self.attempts(|_, attempt| async move {
             let session = match &copy.files.s3 {
                 None => attempt.session().clone(),
-                Some(options) => session::with_s3(attempt.session(), options)?,
+                Some(options) => attempt.reaching(options)?.session().clone(),
             };
             let file = Target::new(&session, &copy.files.from).await?;
-            let plan = attempt.logical(of_query(query.clone()), parameters).await?;
+            let plan = attempt.logical(of_query(query.clone())?, parameters).await?;
             let schema = attempt.announced(&plan)?;
             let work = async {
                 let rows = attempt.stream(plan).await.map_err(|failure| failure.error)?;
