@@ -113,3 +113,56 @@ SELECT p.id, q.id, r.ref FROM sn_a p JOIN sn_a q ON p.id < q.id JOIN sn_c r ON r
 WHERE p.g = 'a' AND q.g IS NULL AND r.id > 100;
 -- @expect
 1	2	2
+
+-- Columns of the result that the planner gives one name, since it leaves casts and parentheses out of names.
+
+-- @query same_cast expect_only
+SELECT id, CAST(id AS BIGINT), id::VARCHAR, (id) FROM sn_a WHERE id < 3;
+-- @expect
+1	1	1	1
+2	2	2	2
+
+-- @query same_cast_first expect_only
+SELECT CAST(b.id AS BIGINT), b.id, a.id::VARCHAR FROM sn_b b LEFT JOIN sn_a a ON a.id = b.id;
+-- @expect
+1	1	1
+2	2	2
+3	3	NULL
+
+-- @query same_cast_beside_all expect_only
+SELECT *, id::BIGINT FROM sn_a WHERE id = 4;
+-- @expect
+4	z	4
+
+-- @query same_cast_inside expect_only
+SELECT id + 1, id::BIGINT + 1, sn_a.id + 1, ABS(id), abs(id) FROM sn_a WHERE id = 4;
+-- @expect
+5	5	5	4	4
+
+-- @query same_cast_of_aggregate expect_only
+SELECT sum(id), sum(CAST(id AS DOUBLE)), count(id), count(id::BIGINT) FROM sn_a;
+-- @expect
+7	7.0	3	3
+
+-- @query same_cast_in_subquery expect_only
+SELECT count(*) FROM (SELECT CAST(id AS BIGINT), id FROM sn_a) s WHERE id > 1;
+-- @expect
+2
+
+-- @query same_literals expect_only
+SELECT 1, CAST(1 AS BIGINT), '2020-01-01', DATE '2020-01-01';
+-- @expect
+1	1	2020-01-01	2020-01-01
+
+-- @query same_cast_ordered ordered expect_only
+SELECT id::VARCHAR, id FROM sn_a ORDER BY id DESC;
+-- @expect
+4	4
+2	2
+1	1
+
+-- @query same_cast_union expect_only
+SELECT id, id::BIGINT FROM sn_a WHERE id = 1 UNION ALL SELECT id, id::BIGINT FROM sn_b WHERE id = 3;
+-- @expect
+1	1
+3	3

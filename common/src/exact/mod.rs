@@ -7,6 +7,7 @@
 //!   spread over tasks.
 //! * [`rule`] puts the functions of [`operators`] in place of `+`, `-`, `*` and negation of integers, once types are
 //!   known. Functions travel to executors by name; a flag on the engine's operator would be lost on the way.
+//! * [`named_cast`] is a cast that shows in names.
 //! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
 //! * [`not_in`] minds the NULLs of `NOT IN` under `OR`.
 //! * [`floats`] makes a decimal a double where it meets one.
@@ -14,6 +15,7 @@
 //! * [`literals`] decides which numbers of a statement are decimals.
 pub mod floats;
 pub mod literals;
+pub mod named_cast;
 pub mod not_in;
 pub mod only_value;
 pub mod operators;
@@ -34,7 +36,12 @@ use crate::assertion;
 /// Scalar functions that plans of any session refer to.
 #[must_use]
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    let others = [only_value::only_value(), year_bounds::date_part_within_bounds(), assertion::assert()];
+    let others = [
+        only_value::only_value(),
+        year_bounds::date_part_within_bounds(),
+        named_cast::named_cast(),
+        assertion::assert(),
+    ];
     operators::Operation::ALL.into_iter().map(operators::function).chain(others).collect()
 }
 

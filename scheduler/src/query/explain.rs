@@ -53,6 +53,14 @@ pub async fn explain(attempt: &Attempt, plan: LogicalPlan, tree: bool) -> PlanRe
     Ok(rows(&[("logical_plan", logical), ("distributed_plan", text)])?)
 }
 
+/// `EXPLAIN` of a statement that needs no plan.
+///
+/// # Errors
+/// None that a text could raise.
+pub fn without_plan(what: &str) -> Result<RecordBatch> {
+    rows(&[("distributed_plan", what.to_owned())])
+}
+
 /// `EXPLAIN ANALYZE`: runs the query, discards its rows, and shows rows, bytes and time of each stage.
 ///
 /// # Errors

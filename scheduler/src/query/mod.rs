@@ -5,34 +5,41 @@
 //! * [`computed`] – the same, on threads apart from those of the network
 //! * [`attempt`] – one try at planning and running a query on one view of the cluster
 //! * [`names`] – result columns of one name
+//! * [`rows`] – rows as values, taken apart; [`casts`]: casts that show in names;
+//!   [`forms`]: what means the same
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`change`] – `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE` as queries that name rows
 //! * [`copy`] – rows of files into tables, and of queries into files
 //! * `ingest` – rows that a client sends
-//! * [`explain`] – the distributed plan as text
+//! * [`explain`] – the distributed plan as text; `explained`: of what
 //! * [`write`] – stage on the owners, one commit, publish
 //! * [`load`] – the first load of a table, kept alive and taken back
 //! * `transaction` – several statements that read one state and commit as one
 //! * [`ddl`] – `CREATE TABLE`, and the names of tables
 //! * [`apply`] – datasets: declared tables that mirror files
-//! * [`source`] – the files of a dataset
+//! * [`source`] – the files of a dataset; [`csv_format`]: how those of text are read
 //! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
 //! * [`status`] – the cluster at a glance
 pub mod apply;
 pub mod assigner;
 pub mod attempt;
+pub mod casts;
 pub mod change;
 pub mod computed;
 pub mod copy;
+pub mod csv_format;
 pub mod ddl;
 pub mod engine;
 pub mod explain;
+mod explained;
+pub mod forms;
 mod ingest;
 pub mod load;
 pub mod names;
 pub mod recent;
 pub mod retry;
+pub mod rows;
 pub mod source;
 pub mod statement;
 pub mod status;

@@ -10,7 +10,7 @@ use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use datafusion::logical_expr::sqlparser::ast::{
-    Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
+    Distinct, Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
 };
 
 /// Starts a mark.
@@ -18,13 +18,14 @@ const MARK: char = '\u{2063}';
 
 /// Marks the columns of a statement's result whose names are taken.
 pub fn mark_duplicates(query: &mut Query) {
-    let mut referenced = HashSet::new();
-    if let Some(order) = &mut query.order_by
-        && let OrderByKind::Expressions(expressions) = &mut order.kind
+    let mut order = Order::default();
+    if let Some(by) = &mut query.order_by
+        && let OrderByKind::Expressions(expressions) = &mut by.kind
     {
-        expressions.iter_mut().for_each(|e| note_names(&mut e.expr, &mut referenced));
+        expressions.iter_mut().for_each(|e| note_names(&mut e.expr, &mut order.names));
+        order.by = expressions.iter().map(|e| e.expr.clone()).collect();
     }
-    mark_body(&mut query.body, &referenced);
+    mark_body(&mut query.body, &order);
     // Nothing breaks off the walk.
     let _: ControlFlow<()> = query.visit(&mut InSubqueries);
 }
@@ -50,7 +51,15 @@ pub fn shown(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-fn mark_body(body: &mut SetExpr, referenced: &HashSet<String>) {
+/// What a statement sorts its result by.
+#[derive(Default)]
+struct Order {
+    /// Names in it.
+    names: HashSet<String>,
+    by: Vec<Expr>,
+}
+
+fn mark_body(body: &mut SetExpr, referenced: &Order) {
     match body {
         SetExpr::Select(select) => mark(select, Some(referenced)),
         SetExpr::Query(query) => mark_body(&mut query.body, referenced),
@@ -76,45 +85,135 @@ impl VisitorMut for InSubqueries {
 /// A column of a SELECT list, as far as its name goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
-    /// `a`, `t.a`: name and the text as written.
-    Column(String, String),
+    /// `a`, `t.a`
+    Column(ColumnName),
     /// `… AS a`
     Alias(String),
-    /// Named by the planner: the text as written.
-    Expression(String),
+    /// Named by the planner.
+    Expression {
+        /// As written.
+        text: String,
+        /// What the planner names it by.
+        name: PlannedName,
+    },
+}
+
+/// A column that is referred to: its name, and the text as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ColumnName(String, String);
+
+impl ColumnName {
+    fn of(expr: &Expr) -> Option<Self> {
+        match expr {
+            Expr::Identifier(ident) => Some(Self(folded(ident), folded(ident))),
+            Expr::CompoundIdentifier(parts) => {
+                let text: Vec<String> = parts.iter().map(folded).collect();
+                Some(Self(text.last()?.clone(), text.join(".")))
+            }
+            _ => None,
+        }
+    }
+
+    /// Two qualified columns may share a name if they are of two tables.
+    fn clashes(&self, Self(name, text): &Self) -> bool {
+        self.0 == *name && (self.1 == *text || !self.1.contains('.') || !text.contains('.'))
+    }
+}
+
+/// The planner leaves casts and parentheses out of names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PlannedName {
+    /// That of a column.
+    Column(ColumnName),
+    /// A text.
+    Text(String),
+}
+
+impl PlannedName {
+    /// `alone`: the columns of one relation only are at hand, so that a qualifier makes no difference.
+    fn of(expr: &Expr, alone: bool) -> Self {
+        struct Plain(bool);
+        impl VisitorMut for Plain {
+            type Break = ();
+
+            fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+                let plain = match expr {
+                    Expr::Cast { expr, .. } | Expr::Nested(expr) => expr.as_ref().clone(),
+                    Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
+                    Expr::Identifier(ident) => Expr::Identifier(Ident::with_quote('"', folded(ident))),
+                    Expr::CompoundIdentifier(parts) => {
+                        let mut parts: Vec<Ident> = parts.iter().map(|p| Ident::with_quote('"', folded(p))).collect();
+                        match (self.0, parts.pop()) {
+                            (true, Some(last)) => Expr::Identifier(last),
+                            (_, last) => Expr::CompoundIdentifier(parts.into_iter().chain(last).collect()),
+                        }
+                    }
+                    Expr::Function(function) => {
+                        let mut function = function.clone();
+                        for part in &mut function.name.0 {
+                            if let ObjectNamePart::Identifier(ident) = part {
+                                *ident = Ident::new(folded(ident));
+                            }
+                        }
+                        Expr::Function(function)
+                    }
+                    _ => return ControlFlow::Continue(()),
+                };
+                *expr = plain;
+                ControlFlow::Continue(())
+            }
+        }
+        let mut plain = expr.clone();
+        let _: ControlFlow<()> = plain.visit(&mut Plain(alone));
+        ColumnName::of(&plain).map_or_else(|| Self::Text(plain.to_string()), Self::Column)
+    }
 }
 
 impl Item {
-    fn of(item: &SelectItem) -> Option<Self> {
+    fn of(item: &SelectItem, alone: bool) -> Option<Self> {
         match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(Self::Column(folded(ident), folded(ident))),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
-                let text: Vec<String> = parts.iter().map(folded).collect();
-                Some(Self::Column(text.last()?.clone(), text.join(".")))
-            }
-            SelectItem::UnnamedExpr(other) => Some(Self::Expression(other.to_string())),
+            SelectItem::UnnamedExpr(expr) => Some(Self::of_expression(expr, alone)),
             SelectItem::ExprWithAlias { alias, .. } => Some(Self::Alias(folded(alias))),
             _ => None,
+        }
+    }
+
+    fn of_expression(expr: &Expr, alone: bool) -> Self {
+        match ColumnName::of(expr) {
+            Some(column) => Self::Column(column),
+            None => Self::Expression { text: expr.to_string(), name: PlannedName::of(expr, alone) },
         }
     }
 
     /// The planner would refuse them next to each other.
     fn clashes(&self, other: &Self) -> bool {
         match (self, other) {
-            // Two qualified columns may share a name if they are of two tables.
-            (Self::Column(a, x), Self::Column(b, y)) => a == b && (x == y || !x.contains('.') || !y.contains('.')),
-            (Self::Column(a, _) | Self::Alias(a), Self::Column(b, _) | Self::Alias(b)) => a == b,
-            (Self::Expression(a), Self::Expression(b)) => a == b,
+            (Self::Column(a), Self::Column(b))
+            | (Self::Column(a), Self::Expression { name: PlannedName::Column(b), .. })
+            | (Self::Expression { name: PlannedName::Column(a), .. }, Self::Column(b)) => a.clashes(b),
+            (Self::Expression { name: a, .. }, Self::Expression { name: b, .. }) => match (a, b) {
+                (PlannedName::Column(a), PlannedName::Column(b)) => a.clashes(b),
+                (a, b) => a == b,
+            },
+            (Self::Column(ColumnName(a, _)) | Self::Alias(a), Self::Column(ColumnName(b, _)) | Self::Alias(b)) => {
+                a == b
+            }
             _ => false,
         }
     }
+
+    fn is_expression(&self) -> bool {
+        matches!(self, Self::Expression { .. })
+    }
 }
 
-/// Marks a SELECT list. `referenced`: it is the statement's result, whose `ORDER BY` names these columns.
-fn mark(select: &mut Select, referenced: Option<&HashSet<String>>) {
-    let items: Vec<Option<Item>> = select.projection.iter().map(Item::of).collect();
+/// Marks a SELECT list. `referenced`: it is the statement's result, which is sorted by this.
+fn mark(select: &mut Select, referenced: Option<&Order>) {
+    let alone = matches!(select.from.as_slice(), [only] if only.joins.is_empty());
+    let items: Vec<Option<Item>> = select.projection.iter().map(|item| Item::of(item, alone)).collect();
     let wildcard = items.iter().any(Option::is_none);
-    let mut by_name = referenced.cloned().unwrap_or_default();
+    let mut by_name = referenced.map(|order| order.names.clone()).unwrap_or_default();
+    let by: Vec<Item> = referenced.iter().flat_map(|order| &order.by).map(|e| Item::of_expression(e, alone)).collect();
     if let Some(having) = &mut select.having {
         note_names(having, &mut by_name);
     }
@@ -124,14 +223,38 @@ fn mark(select: &mut Select, referenced: Option<&HashSet<String>>) {
     let distinct_on = matches!(select.distinct, Some(Distinct::On(_)));
     for (position, item) in items.iter().enumerate() {
         let Some(item) = item else { continue };
-        let first = items[..position].iter().position(|earlier| earlier.as_ref().is_some_and(|e| e.clashes(item)));
+        let clashing = |(_, other): &(usize, &Option<Item>)| {
+            // An expression gives way to a column, whichever comes first: others may refer to the column by its name.
+            other.as_ref().is_some_and(|o| o.clashes(item) && (item.is_expression() || !o.is_expression()))
+        };
+        let first = items[..position].iter().enumerate().find(clashing).map(|(first, _)| first);
+        let later_column = |o: &Option<Item>| o.as_ref().is_some_and(|o| !o.is_expression() && o.clashes(item));
         let name = match (item, first) {
             // A wildcard may bring the column, too.
-            (Item::Column(name, _), None) if wildcard && referenced.is_some() && select.distinct.is_none() => name,
-            (Item::Column(name, _), Some(first)) if referenced.is_some() || items[first].as_ref() == Some(item) => name,
+            (Item::Column(ColumnName(name, _)), None)
+                if wildcard && referenced.is_some() && select.distinct.is_none() =>
+            {
+                name
+            }
+            (Item::Column(ColumnName(name, _)), Some(first))
+                if referenced.is_some() || items[first].as_ref() == Some(item) =>
+            {
+                name
+            }
+            (Item::Expression { text, name: PlannedName::Column(_) }, None)
+                if wildcard && referenced.is_some() && select.distinct.is_none() =>
+            {
+                text
+            }
+            // The planner adds what is sorted by to the columns, where it would have the same name.
+            (Item::Expression { text, .. }, None) if by.iter().any(|by| by != item && by.clashes(item)) => text,
             (Item::Alias(name), Some(_)) if referenced.is_some() && !by_name.contains(name) && !distinct_on => name,
-            (Item::Expression(text), Some(_)) if wildcard || referenced.is_none() => text,
-            (Item::Expression(_), Some(first)) => &format!("{MARK}{first}"),
+            (Item::Expression { text, .. }, Some(_)) if wildcard || referenced.is_none() => text,
+            (Item::Expression { text, .. }, Some(first)) => match &items[first] {
+                Some(Item::Expression { text: same, .. }) if same == text => &format!("{MARK}{first}"),
+                _ => text,
+            },
+            (Item::Expression { text, .. }, None) if items[position..].iter().any(later_column) => text,
             _ => continue,
         };
         let alias = Ident::with_quote('"', format!("{name}{MARK}{position}"));
@@ -192,6 +315,22 @@ mod tests {
                 "SELECT a, a AS \"a#1\" FROM t UNION SELECT b, b AS \"b#1\" FROM t",
             ),
             ("SELECT * FROM (SELECT a, a FROM t) s", "SELECT * FROM (SELECT a, a AS \"a#1\" FROM t) s"),
+            // Casts and parentheses are no part of the planner's names.
+            ("SELECT id, CAST(id AS INT) FROM t", "SELECT id, CAST(id AS INT) AS \"CAST(id AS INT)#1\" FROM t"),
+            ("SELECT id::INT, t.id FROM t", "SELECT id::INT AS \"id::INT#0\", t.id FROM t"),
+            ("SELECT x.id, y.id::INT FROM x, y", "SELECT x.id, y.id::INT FROM x, y"),
+            ("SELECT a::INT FROM t ORDER BY a::INT", "SELECT a::INT FROM t ORDER BY a::INT"),
+            ("SELECT a::INT FROM t ORDER BY a", "SELECT a::INT AS \"a::INT#0\" FROM t ORDER BY a"),
+            ("SELECT s.a FROM (SELECT a, b::INT FROM t) s", "SELECT s.a FROM (SELECT a, b::INT FROM t) s"),
+            ("SELECT *, a::INT FROM t", "SELECT *, a::INT AS \"a::INT#1\" FROM t"),
+            ("SELECT 1, (1) FROM t", "SELECT 1, (1) AS \"(1)#1\" FROM t"),
+            ("SELECT a + 1, T.A::INT + 1 FROM t", "SELECT a + 1, T.A::INT + 1 AS \"T.A::INT + 1#1\" FROM t"),
+            ("SELECT x.a + 1, y.a + 1 FROM x, y", "SELECT x.a + 1, y.a + 1 FROM x, y"),
+            ("SELECT abs(a), ABS(a) FROM t", "SELECT abs(a), ABS(a) AS \"ABS(a)#1\" FROM t"),
+            (
+                "SELECT * FROM (SELECT CAST(a AS INT), a FROM t) s",
+                "SELECT * FROM (SELECT CAST(a AS INT) AS \"CAST(a AS INT)#0\", a FROM t) s",
+            ),
             // What the name means would be a guess.
             ("SELECT 1 AS x, 2 AS x ORDER BY x", "SELECT 1 AS x, 2 AS x ORDER BY x"),
             ("SELECT x FROM (SELECT 1 AS x, 2 AS x) s", "SELECT x FROM (SELECT 1 AS x, 2 AS x) s"),

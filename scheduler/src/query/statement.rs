@@ -6,15 +6,19 @@ use ancho_common::{
 use datafusion::{
     common::format::{ExplainFormat, ExplainStatementOptions},
     logical_expr::sqlparser::ast::{
-        self, AlterTable, AlterTableOperation, CreateTable, RenameTableNameKind, Statement as Sql,
+        self, AlterTable, AlterTableOperation, CreateTable, Insert, RenameTableNameKind, SetExpr, Statement as Sql,
+        With,
     },
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
 use super::{
-    change::Change,
+    casts,
+    change::{Change, check_clauses},
     copy::{self, Copy},
+    forms,
     names::mark_duplicates,
+    rows,
 };
 use crate::frontend::service::StatementKind;
 
@@ -69,7 +73,11 @@ impl Statement {
         if copy::is_copy(sql) {
             return Ok(Self::Copy(Box::new(Copy::parse(sql)?)));
         }
-        let mut parsed = parser(sql)?.parse_statements().map_err(|e| Error::invalid(text(&e)))?;
+        if let Some(rest) = after_word(sql, "TABLE") {
+            // `TABLE t` stands for this, but the parser does not know it.
+            return Self::parse(&format!("SELECT * FROM {rest}"));
+        }
+        let mut parsed = parser(sql)?.parse_statements()?;
         let first = parsed.pop_front().ok_or_else(|| Error::invalid("the statement is empty"))?;
         if !parsed.is_empty() {
             return Err(Error::invalid(format!(
@@ -87,23 +95,25 @@ impl Statement {
                 let ExplainStatementOptions { analyze, verbose, .. } = explain.options;
                 Ok(Self::Explain { inner: Box::new(Self::classify(*explain.statement)?), analyze, verbose, tree })
             }
-            DfStatement::CopyTo(_) => Err(not_offered("COPY")),
+            DfStatement::CopyTo(_) => Err(not_offered("this form of COPY", COPY)),
             DfStatement::CreateExternalTable(_) => {
                 Err(Error::unsupported("CREATE EXTERNAL TABLE is not offered; declare a dataset and use `ancho apply`"))
             }
-            DfStatement::Reset(_) => Err(not_offered("RESET")),
-            DfStatement::Statement(sql) => Self::classify_sql(*sql),
+            DfStatement::Reset(_) => Err(not_offered("RESET", SETTINGS)),
+            DfStatement::Statement(sql) => Self::classify_sql(*sql, None),
         }
     }
 
-    fn classify_sql(sql: Sql) -> Result<Self> {
-        if let Some(change) = Change::of(&sql)? {
+    /// `with`: tables that are defined before the statement itself.
+    fn classify_sql(sql: Sql, with: Option<With>) -> Result<Self> {
+        if let Some(change) = Change::of(&sql, with.clone())? {
             return Ok(Self::Change(change));
         }
         match sql {
             Sql::CreateTable(mut create) => {
                 if let Some(query) = &mut create.query {
-                    mark_doubles(query);
+                    simplify(query)?;
+                    name(query);
                 }
                 Ok(Self::CreateTable(Box::new(create)))
             }
@@ -111,20 +121,27 @@ impl Statement {
                 Ok(Self::DropTable { names, if_exists })
             }
             Sql::Insert(mut insert) => {
-                if let Some(query) = &mut insert.source {
-                    mark_doubles(query);
-                    mark_duplicates(query);
+                check_insert(&insert)?;
+                if let Some(mut query) = insert.source.take() {
+                    if let Some(with) = with {
+                        query = with_tables(with, query)?;
+                    }
+                    prepare(&mut query)?;
+                    insert.source = Some(query);
                 }
                 Ok(Self::Insert(DfStatement::Statement(Box::new(Sql::Insert(insert)))))
             }
-            Sql::Query(query) => Ok(Self::Query(of_query(query))),
+            Sql::Query(query) => Self::classify_query(query),
             query @ (Sql::ShowTables { .. }
             | Sql::ShowColumns { .. }
             | Sql::ShowVariable { .. }
             | Sql::ShowFunctions { .. }
-            | Sql::ShowDatabases { .. }
-            | Sql::ShowSchemas { .. }
             | Sql::ExplainTable { .. }) => Ok(Self::Query(DfStatement::Statement(Box::new(query)))),
+            Sql::ShowSchemas { show_options, .. } | Sql::ShowDatabases { show_options, .. }
+                if show_options.to_string().is_empty() =>
+            {
+                Ok(Self::Query(of_query(parse_query("SELECT schema_name FROM information_schema.schemata")?)?))
+            }
             Sql::AlterTable(alter) => Self::classify_alter(alter),
             Sql::Assert { condition, message } => assertion(condition, message),
             Sql::StartTransaction { .. } | Sql::Commit { .. } | Sql::Rollback { savepoint: None, .. } => {
@@ -138,8 +155,25 @@ impl Statement {
             }
             other => {
                 let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
-                Err(not_offered(&words.join(" ")))
+                Err(not_offered(&words.join(" "), instead_of(&other)))
             }
+        }
+    }
+
+    /// What begins with `WITH` may go on with a statement that changes rows.
+    fn classify_query(mut query: Box<ast::Query>) -> Result<Self> {
+        if !matches!(
+            query.body.as_ref(),
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+        ) {
+            return Ok(Self::Query(of_query(query)?));
+        }
+        let with = query.with.take();
+        match *query.body {
+            SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) | SetExpr::Merge(inner) => {
+                Self::classify_sql(inner, with)
+            }
+            other => Err(Error::internal(format!("{other} became another statement"))),
         }
     }
 
@@ -177,7 +211,7 @@ fn assertion(condition: ast::Expr, message: Option<ast::Expr>) -> Result<Stateme
     arguments.extend(message);
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let query = parse_query(&format!("SELECT assert({}) AS assert", arguments.join(", ")))?;
-    Ok(Statement::Query(of_query(query)))
+    Ok(Statement::Query(of_query(query)?))
 }
 
 /// Whether `EXPLAIN` is to draw a tree.
@@ -196,11 +230,87 @@ fn is_tree(options: &ExplainStatementOptions) -> Result<bool> {
 }
 
 /// A query as the planner is to take it.
-#[must_use]
-pub fn of_query(mut query: Box<ast::Query>) -> DfStatement {
-    mark_doubles(&mut query);
-    mark_duplicates(&mut query);
-    DfStatement::Statement(Box::new(Sql::Query(query)))
+///
+/// # Errors
+/// It compares rows in a way that is not offered.
+pub fn of_query(mut query: Box<ast::Query>) -> Result<DfStatement> {
+    prepare(&mut query)?;
+    Ok(DfStatement::Statement(Box::new(Sql::Query(query))))
+}
+
+/// Without the forms that the planner does not take.
+fn simplify(query: &mut Box<ast::Query>) -> Result<()> {
+    forms::simplify(query)?;
+    rows::take_apart(query)
+}
+
+/// With what the planner cannot see by itself.
+fn name(query: &mut Box<ast::Query>) {
+    casts::name_casts(query);
+    mark_doubles(query);
+}
+
+fn prepare(query: &mut Box<ast::Query>) -> Result<()> {
+    simplify(query)?;
+    // Before casts are named: clients see the text that they wrote.
+    mark_duplicates(query);
+    name(query);
+    Ok(())
+}
+
+/// The query where these tables are defined, too; its own definitions hide them.
+///
+/// # Errors
+/// Never with queries that were parsed.
+pub fn with_tables(with: With, mut query: Box<ast::Query>) -> Result<Box<ast::Query>> {
+    if query.with.is_none() {
+        query.with = Some(with);
+        return Ok(query);
+    }
+    let mut outer = parse_query("SELECT 1")?;
+    outer.with = Some(with);
+    *outer.body = SetExpr::Query(query);
+    Ok(outer)
+}
+
+fn check_insert(insert: &Insert) -> Result<()> {
+    if insert.on.is_some() {
+        return Err(Error::unsupported(
+            "INSERT … ON is not offered: with a PRIMARY KEY a row takes the place of the one of its key, and MERGE does what \
+             depends on the stored row",
+        ));
+    }
+    check_clauses(
+        "INSERT",
+        &[
+            (insert.returning.is_some() || insert.output.is_some(), "RETURNING"),
+            (insert.or.is_some(), "OR"),
+            (insert.ignore, "IGNORE"),
+            (insert.replace_into, "as REPLACE INTO; with a PRIMARY KEY, INSERT replaces; it"),
+            (insert.partitioned.is_some(), "PARTITION; rows find their partitions by their values; naming them"),
+            (!insert.assignments.is_empty(), "SET; write (columns) VALUES (values); this form"),
+            (insert.source.is_none(), "without rows"),
+        ],
+    )
+}
+
+const COPY: &str = "COPY t FROM 'location' loads files, and `ancho apply` keeps a table like them";
+const SETTINGS: &str = "connections have no settings";
+const VIEWS: &str = "name the query in a WITH clause, or store its rows with CREATE TABLE … AS";
+
+/// What does the same, for statements that others offer.
+fn instead_of(statement: &Sql) -> &'static str {
+    match statement {
+        Sql::Copy { .. } | Sql::CopyIntoSnowflake { .. } | Sql::LoadData { .. } => COPY,
+        Sql::Set(_) => SETTINGS,
+        Sql::Use(_) => "write schema.table where a table is not in the schema public",
+        Sql::CreateView { .. } | Sql::AlterView { .. } => VIEWS,
+        Sql::Drop { object_type: ast::ObjectType::View | ast::ObjectType::MaterializedView, .. } => VIEWS,
+        Sql::ShowCreate { .. } => "DESCRIBE shows a table's columns, and system.tables how it is partitioned",
+        Sql::CreateIndex(_) => "PARTITION BY and the statistics of files spare a query what it does not need",
+        Sql::Analyze { .. } => "statistics are kept by every write",
+        _ => OFFERED,
+    }
 }
 
 /// A query that a statement of another kind was turned into.
@@ -210,7 +320,7 @@ pub fn of_query(mut query: Box<ast::Query>) -> DfStatement {
 pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
     let wrong =
         |why: String| Error::internal(format!("a statement was turned into a query that cannot be read: {why}"));
-    match parser(sql)?.parse_statement().map_err(|e| wrong(text(&e)))? {
+    match parser(sql)?.parse_statement().map_err(|e| wrong(e.to_string()))? {
         DfStatement::Statement(statement) => match *statement {
             Sql::Query(query) => Ok(query),
             other => Err(wrong(other.to_string())),
@@ -219,26 +329,31 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
     }
 }
 
+/// What follows a word that the text begins with.
+fn after_word<'a>(sql: &'a str, word: &str) -> Option<&'a str> {
+    let sql = sql.trim_start();
+    let (first, rest) = sql.split_at_checked(word.len())?;
+    (first.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then_some(rest)
+}
+
 fn parser(sql: &str) -> Result<DFParser<'_>> {
-    DFParserBuilder::new(sql).with_recursion_limit(RECURSION_LIMIT).build().map_err(|e| Error::invalid(text(&e)))
+    Ok(DFParserBuilder::new(sql).with_recursion_limit(RECURSION_LIMIT).build()?)
 }
 
 /// Depth of nested expressions that the parser follows.
 const RECURSION_LIMIT: usize = 200;
 
-fn text(error: &datafusion::error::DataFusionError) -> String {
-    error.strip_backtrace()
-}
+const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE … RENAME, DROP TABLE, SHOW, \
+                       DESCRIBE and EXPLAIN are";
 
-fn not_offered(what: &str) -> Error {
-    Error::unsupported(format!(
-        "{what} is not offered; SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE … RENAME, \
-         DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
-    ))
+fn not_offered(what: &str, instead: &str) -> Error {
+    Error::unsupported(format!("{what} is not offered; {instead}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use ancho_common::error::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -249,6 +364,9 @@ mod tests {
             ("values (1)", StatementKind::Query),
             ("show tables", StatementKind::Query),
             ("describe t", StatementKind::Query),
+            ("show schemas", StatementKind::Query),
+            ("table t order by a limit 1", StatementKind::Query),
+            ("select a from t offset 1 row fetch next 2 rows only", StatementKind::Query),
             ("explain select 1", StatementKind::Query),
             ("explain analyze verbose select 1", StatementKind::Query),
             ("insert into t values (1)", StatementKind::Update),
@@ -269,9 +387,53 @@ mod tests {
             ("delete from t using u where t.a = u.a", StatementKind::Update),
             ("truncate table t", StatementKind::Update),
             ("merge into t using u on t.a = u.a when matched then delete", StatementKind::Update),
+            ("with u as (select 1 as a) insert into t select * from u", StatementKind::Update),
+            ("with u as (select 1 as a) delete from t where a in (select a from u)", StatementKind::Update),
+            ("with u as (select 1 as a) update t set a = u.a from u", StatementKind::Update),
+            (
+                "with u as (select 1 as a) merge into t using u on t.a = u.a when matched then delete",
+                StatementKind::Update,
+            ),
+            ("explain update t set a = 1", StatementKind::Query),
         ] {
             assert_eq!(Statement::parse(sql).unwrap().kind(), kind, "{sql}");
         }
+    }
+
+    #[test]
+    fn what_others_offer_is_refused_with_what_does_the_same() {
+        for (sql, advice) in [
+            ("load data inpath 'x' into table t", "COPY"),
+            ("select * from t for update", "FOR UPDATE"),
+            ("select * from t fetch first 5 percent rows only", "FETCH"),
+            ("set a = 1", "settings"),
+            ("use other", "schema.table"),
+            ("create view v as select 1", "WITH"),
+            ("drop view v", "WITH"),
+            ("show create table t", "DESCRIBE"),
+            ("create index i on t (a)", "PARTITION BY"),
+            ("insert into t values (1) on conflict do nothing", "MERGE"),
+            ("insert into t values (1) returning a", "RETURNING"),
+        ] {
+            let error = Statement::parse(sql).unwrap_err();
+            assert!(error.kind == ErrorKind::Unsupported && error.message.contains(advice), "{sql}: {error}");
+        }
+    }
+
+    #[test]
+    fn tables_before_a_statement_are_hidden_by_its_own() {
+        let parsed = |sql: &str| match Statement::parse(sql).unwrap() {
+            Statement::Insert(statement) => statement.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            parsed("WITH u AS (SELECT 1 AS a) INSERT INTO t SELECT a FROM u"),
+            "INSERT INTO t WITH u AS (SELECT 1 AS a) SELECT a FROM u"
+        );
+        assert_eq!(
+            parsed("WITH u AS (SELECT 1 AS a) INSERT INTO t WITH u AS (SELECT 2 AS a) SELECT a FROM u"),
+            "INSERT INTO t WITH u AS (SELECT 1 AS a) (WITH u AS (SELECT 2 AS a) SELECT a FROM u)"
+        );
     }
 
     #[test]

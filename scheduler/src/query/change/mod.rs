@@ -9,7 +9,7 @@ mod target;
 use std::sync::Arc;
 
 use ancho_common::{
-    error::{Error, Result},
+    error::{Condition, Error, Result},
     plan::{
         changes::{NEW_COLUMN, WriteForm},
         row_ids,
@@ -22,13 +22,16 @@ use datafusion::{
         sqlparser::ast::{
             Assignment, AssignmentTarget, Delete, Distinct, Expr as SqlExpr, FromTable, Ident, Merge, ObjectName,
             Query, Select, SelectItem, SetExpr, Statement as Sql, TableWithJoins, Truncate, Update,
-            UpdateTableFromKind, Value,
+            UpdateTableFromKind, Value, With,
         },
     },
 };
 
 use self::target::Target;
-use super::{ddl, statement};
+use super::{
+    ddl,
+    statement::{self, with_tables},
+};
 use crate::{
     planner::catalog::{CATALOG, ROWS_SCHEMA},
     state::{Table, TableName},
@@ -36,7 +39,14 @@ use crate::{
 
 /// A statement that changes rows.
 #[derive(Debug, Clone)]
-pub enum Change {
+pub struct Change {
+    form: Form,
+    /// Tables that a leading `WITH` defines.
+    with: Option<With>,
+}
+
+#[derive(Debug, Clone)]
+enum Form {
     /// `DELETE FROM t [USING …] [WHERE …]`
     Delete(Box<Delete>),
     /// `UPDATE t SET … [FROM …] [WHERE …]`
@@ -57,27 +67,28 @@ pub enum Planned {
 }
 
 impl Change {
-    /// If it is one.
+    /// If it is one. `with` is what stands before it.
     ///
     /// # Errors
     /// `Unsupported`, naming the clause that is not offered.
-    pub fn of(statement: &Sql) -> Result<Option<Self>> {
-        Ok(Some(match statement {
+    pub fn of(statement: &Sql, with: Option<With>) -> Result<Option<Self>> {
+        let form = match statement {
             Sql::Delete(delete) => {
                 check_delete(delete)?;
-                Self::Delete(Box::new(delete.clone()))
+                Form::Delete(Box::new(delete.clone()))
             }
             Sql::Update(update) => {
                 check_update(update)?;
-                Self::Update(Box::new(update.clone()))
+                Form::Update(Box::new(update.clone()))
             }
             Sql::Merge(merge) => {
                 merge::check(merge)?;
-                Self::Merge(Box::new(merge.clone()))
+                Form::Merge(Box::new(merge.clone()))
             }
-            Sql::Truncate(truncate) => Self::Truncate(truncated(truncate)?),
+            Sql::Truncate(truncate) => Form::Truncate(truncated(truncate)?),
             _ => return Ok(None),
-        }))
+        };
+        Ok(Some(Self { form, with }))
     }
 
     /// The table whose rows change.
@@ -85,11 +96,11 @@ impl Change {
     /// # Errors
     /// It is not named like a table.
     pub fn table(&self) -> Result<TableName> {
-        match self {
-            Self::Truncate(name) => ddl::object_name(name),
-            Self::Delete(delete) => Target::name(&delete_target(delete)?.relation),
-            Self::Update(update) => Target::name(&update.table.relation),
-            Self::Merge(merge) => Target::name(&merge.table),
+        match &self.form {
+            Form::Truncate(name) => ddl::object_name(name),
+            Form::Delete(delete) => Target::name(&delete_target(delete)?.relation),
+            Form::Update(update) => Target::name(&update.table.relation),
+            Form::Merge(merge) => Target::name(&merge.table),
         }
     }
 
@@ -98,12 +109,16 @@ impl Change {
     /// # Errors
     /// `Invalid` for columns that do not exist or are set twice; `Unsupported`, naming the clause.
     pub fn plan(&self, table: &Table) -> Result<Planned> {
-        match self {
-            Self::Truncate(_) => Ok(Planned::Clear),
-            Self::Delete(delete) => planned_delete(delete, table),
-            Self::Update(update) => planned_update(update, table),
-            Self::Merge(merge) => Ok(Planned::Changes(WriteForm::Changes, merge::query(merge, table)?)),
-        }
+        let planned = match &self.form {
+            Form::Truncate(_) => Planned::Clear,
+            Form::Delete(delete) => planned_delete(delete, table)?,
+            Form::Update(update) => planned_update(update, table)?,
+            Form::Merge(merge) => Planned::Changes(WriteForm::Changes, merge::query(merge, table)?),
+        };
+        Ok(match (planned, &self.with) {
+            (Planned::Changes(form, query), Some(with)) => Planned::Changes(form, with_tables(with.clone(), query)?),
+            (planned, _) => planned,
+        })
     }
 }
 
@@ -121,7 +136,7 @@ fn unsupported(statement: &str, clause: &str) -> Error {
     Error::unsupported(format!("{statement} … {clause} is not offered"))
 }
 
-fn check_clauses(statement: &str, clauses: &[(bool, &str)]) -> Result<()> {
+pub(super) fn check_clauses(statement: &str, clauses: &[(bool, &str)]) -> Result<()> {
     match clauses.iter().find(|(given, _)| *given) {
         Some((_, clause)) => Err(unsupported(statement, clause)),
         None => Ok(()),
@@ -262,7 +277,10 @@ fn assign(values: &mut [Option<SqlExpr>], name: &ObjectName, value: &SqlExpr, ta
     };
     match values[index].replace(value) {
         None => Ok(()),
-        Some(_) => Err(Error::invalid(format!("column {} is set twice", table.schema.0.field(index).name()))),
+        Some(_) => {
+            let text = format!("column {} is set twice", table.schema.0.field(index).name());
+            Err(Error::invalid(text).with(Condition::DuplicateColumn))
+        }
     }
 }
 
@@ -270,7 +288,9 @@ fn assign(values: &mut [Option<SqlExpr>], name: &ObjectName, value: &SqlExpr, ta
 fn column_index(name: &ObjectName, table: &Table) -> Result<usize> {
     let last = name.0.last().and_then(|part| part.as_ident()).map(folded);
     let index = last.as_deref().and_then(|name| table.schema.0.index_of(name).ok());
-    index.ok_or_else(|| Error::invalid(format!("table {} has no column {name}", table.name)))
+    index.ok_or_else(|| {
+        Error::invalid(format!("table {} has no column {name}", table.name)).with(Condition::UnknownColumn)
+    })
 }
 
 /// Gives parameters that stand alone in place of a column's value the column's type.
