@@ -6,6 +6,7 @@ pub mod compute;
 pub mod duration;
 pub mod error;
 pub mod exact;
+pub mod fingerprint;
 pub mod ids;
 pub mod object_stores;
 pub mod partition;

@@ -1,11 +1,16 @@
 //! Who asks for a statement: whether they still wait for it, and by which id they know it.
 use std::sync::Arc;
 
-use ancho_common::error::{Error, ErrorKind, Result};
+use ancho_common::{
+    error::{Error, ErrorKind, Result},
+    fingerprint::Fingerprint,
+};
+use arrow::array::RecordBatch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::metadata::MetadataMap;
 
-/// Header by which a client names its request. A write with an id that was applied before is not applied again.
+/// Header by which a client names its request. A statement with an id that was applied before is not applied again, and
+/// another one with that id is refused.
 pub const REQUEST_ID_HEADER: &str = "x-ancho-request-id";
 /// Longest id.
 const MAX_REQUEST_ID: usize = 128;
@@ -25,11 +30,13 @@ pub struct Caller {
 pub struct RequestId {
     id: Arc<str>,
     chosen: bool,
+    /// What is asked for, where the id was chosen.
+    statement: Option<Fingerprint>,
 }
 
 impl Default for RequestId {
     fn default() -> Self {
-        Self { id: uuid::Uuid::now_v7().to_string().into(), chosen: false }
+        Self { id: uuid::Uuid::now_v7().to_string().into(), chosen: false, statement: None }
     }
 }
 
@@ -42,11 +49,20 @@ impl RequestId {
         let Some(id) = id else { return Ok(Self::default()) };
         let visible = std::str::from_utf8(id).ok().filter(|id| id.bytes().all(|b| b.is_ascii_graphic()));
         match visible.filter(|id| !id.is_empty() && id.len() <= MAX_REQUEST_ID) {
-            Some(id) => Ok(Self { id: id.into(), chosen: true }),
+            Some(id) => Ok(Self { id: id.into(), chosen: true, statement: None }),
             None => Err(Error::invalid(format!(
                 "{REQUEST_ID_HEADER} must be 1 to {MAX_REQUEST_ID} visible ASCII characters"
             ))),
         }
+    }
+
+    /// The same id with what is asked for by it.
+    ///
+    /// # Errors
+    /// As [`Fingerprint::of`].
+    pub fn asking(self, text: &str, parameters: Option<&RecordBatch>) -> Result<Self> {
+        let statement = self.chosen.then(|| Fingerprint::of(text, parameters)).transpose()?;
+        Ok(Self { statement, ..self })
     }
 
     /// From the metadata of a gRPC call.
@@ -86,9 +102,25 @@ impl Caller {
         self.request.chosen
     }
 
-    /// The same caller with a statement that is one of several in a request.
+    /// What they ask for, if the id is their own choice.
+    #[must_use]
+    pub fn statement(&self) -> Option<Fingerprint> {
+        self.request.statement
+    }
+
+    /// The same caller with a request of which they do not know the id.
+    #[must_use]
+    pub fn unnamed(&self) -> Self {
+        Self { request: RequestId::default(), ..self.clone() }
+    }
+
+    /// The same caller with a part of a request that is applied in several. The first one goes by the id itself, so that
+    /// another statement with that id is told from this one, however many parts it has.
     #[must_use]
     pub fn with_part(&self, number: usize) -> Self {
+        if number == 0 {
+            return self.clone();
+        }
         let request = RequestId { id: format!("{}/{number}", self.request.id).into(), ..self.request.clone() };
         Self { request, ..self.clone() }
     }
@@ -118,6 +150,7 @@ mod tests {
         let (caller, _here) = Caller::while_held(RequestId::chosen(Some(b"order-7")).unwrap());
         assert!(caller.may_repeat() && caller.with_part(2).may_repeat());
         assert_eq!((caller.request(), caller.with_part(2).request()), ("order-7", "order-7/2"));
+        assert_eq!(caller.with_part(0).request(), "order-7");
         let (a, b) = (Caller::default(), Caller::default());
         assert!(!a.may_repeat() && a.request() != b.request());
     }

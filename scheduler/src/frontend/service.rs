@@ -2,7 +2,7 @@
 //!
 //! The adapters in this folder hold no SQL logic of their own. Everything a client can ask for is one call of
 //! [`SqlService`], so tests and in-process users can do without a socket.
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use ancho_common::error::{Error, ErrorKind, Result};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
@@ -134,6 +134,15 @@ pub struct Ingest {
     pub rows: SendableRecordBatchStream,
 }
 
+impl fmt::Display for Ingest {
+    /// What is asked for; the rows themselves are not here yet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { catalog, schema, table, missing, there, rows } = self;
+        write!(f, "rows for {catalog:?}.{schema:?}.{table:?} ({there:?}, {missing:?})")?;
+        rows.schema().fields().iter().try_for_each(|field| write!(f, ", {:?} {}", field.name(), field.data_type()))
+    }
+}
+
 /// The SQL side of a scheduler.
 ///
 /// Placeholders arrive as `$1`, `$2`, …: the front end numbers `?` before it calls. A binding is a batch whose i-th
@@ -177,9 +186,8 @@ pub trait SqlService: Send + Sync + 'static {
         let rows = parameters.num_rows();
         let mut total = 0;
         for row in 0..rows {
-            let caller = if rows == 1 { caller.clone() } else { caller.with_part(row) };
             total += self
-                .update(sql, Some(parameters.slice(row, 1)), &caller)
+                .update(sql, Some(parameters.slice(row, 1)), &caller.with_part(row))
                 .await
                 .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
         }

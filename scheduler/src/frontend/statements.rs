@@ -166,6 +166,7 @@ impl Statements {
             return Ok(changed);
         }
         let service = self.service_in(handle.transaction.as_deref())?;
+        let request = request.asking(&handle.sql, handle.parameters.as_ref())?;
         let (caller, _here) = Caller::while_held(request);
         let update = async move {
             match handle.parameters {
@@ -183,7 +184,7 @@ impl Statements {
     /// As [`SqlService::ingest`](super::service::SqlService::ingest).
     pub async fn ingest(&self, ingest: Ingest, transaction: Option<String>, request: RequestId) -> Result<i64> {
         let service = self.service_in(transaction.as_deref())?;
-        let (caller, _here) = Caller::while_held(request);
+        let (caller, _here) = Caller::while_held(request.asking(&ingest.to_string(), None)?);
         let work = async move { service.ingest(ingest, &caller).await };
         tokio::spawn(work).await.map_err(|e| Error::internal(format!("taking in rows ended abnormally: {e}")))?
     }
@@ -204,7 +205,7 @@ impl Statements {
     /// As [`SqlService::commit`](super::service::SqlService::commit).
     pub async fn commit(&self, transaction: String, request: RequestId) -> Result<()> {
         let service = Arc::clone(&self.service);
-        let (caller, here) = Caller::while_held(request);
+        let (caller, here) = Caller::while_held(request.asking("COMMIT", None)?);
         let commit = async move {
             let _here = here;
             service.commit(&transaction, &caller).await

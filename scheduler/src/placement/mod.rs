@@ -121,7 +121,11 @@ pub fn plan(state: &ClusterState, policy: &PlacementPolicy) -> PlacementPlan {
 
 /// Chooses owners for the new partitions of a request that names none. Owners that are given stay.
 pub fn stamp(state: &ClusterState, request: &mut Request) {
-    match &mut request.command {
+    stamp_command(state, &mut request.command);
+}
+
+fn stamp_command(state: &ClusterState, command: &mut Command) {
+    match command {
         Command::CreateTable(new) => {
             let spec = new.partition_spec.clone();
             stamp_partitions(state, None, &spec, &mut new.partitions);
@@ -131,6 +135,7 @@ pub fn stamp(state: &ClusterState, request: &mut Request) {
                 stamp_partitions(state, Some(existing.id), &existing.partition_spec, partitions);
             }
         }
+        Command::Named { command, .. } => stamp_command(state, command),
         _ => {}
     }
 }

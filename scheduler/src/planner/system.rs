@@ -124,7 +124,7 @@ fn tables(state: &ClusterState) -> Result<RecordBatch> {
     ])
 }
 
-/// The latest writes that were applied, by the request that asked for them.
+/// The latest requests that were applied, also those that found nothing to change if the client had named them.
 fn writes(state: &ClusterState) -> Result<RecordBatch> {
     let all: Vec<_> = state.written.iter().collect();
     let number = |f: &dyn Fn(&crate::state::WrittenRecord) -> u64| -> ArrayRef {
@@ -134,7 +134,7 @@ fn writes(state: &ClusterState) -> Result<RecordBatch> {
     batch(vec![
         ("request_id", text(all.iter().map(|(request, _)| (*request).clone()).collect())),
         ("table_name", text(all.iter().map(|(_, record)| record.table_name.clone()).collect())),
-        ("write_id", text(all.iter().map(|(_, record)| record.write_id.to_string()).collect())),
+        ("write_id", Arc::new(all.iter().map(|(_, r)| r.write_id.map(|id| id.to_string())).collect::<StringArray>())),
         ("rows", number(&|record| record.rows)),
         ("table_version", number(&|record| record.version)),
         ("committed_at", Arc::new(TimestampMillisecondArray::from_iter_values(at).with_timezone("UTC"))),

@@ -25,14 +25,14 @@ use super::{
     assigner::propose,
     attempt::{Attempt, bind},
     change::{self, Change, with_typed_parameters},
-    ddl, explain,
+    ddl, explain, explained,
     load::{Begun, TableLoad, given_up},
     recent::{Planned, RecentPlans},
     retry::{surface, until_alone, until_served},
     statement::{Statement, of_query},
     status,
     transaction::{InTransaction, Transaction, Transactions},
-    write::{WriteKind, Writer},
+    write::{WriteKind, Writer, asked_by},
 };
 use crate::{
     frontend::{
@@ -107,7 +107,8 @@ impl QueryEngine {
 
     fn attempt(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<Attempt> {
         let staged = self.within.as_ref().map(|transaction| transaction.staged()).unwrap_or_default();
-        Ok(Attempt::new(self.sessions.open_within(state, options, staged)?))
+        let (session, running) = self.sessions.open_within(state, options, staged)?;
+        Ok(Attempt::new(session, running))
     }
 
     /// Runs what takes effect at once. Inside a transaction that is fine as long as this has changed nothing; it reads the newest
@@ -240,42 +241,10 @@ impl QueryEngine {
         .await
     }
 
-    async fn explained(
-        &self,
-        inner: &Statement,
-        (analyze, verbose, tree): (bool, bool, bool),
-        parameters: Option<&RecordBatch>,
-    ) -> Result<QueryStream> {
-        let Statement::Query(statement) = inner else {
-            return Err(Error::unsupported("EXPLAIN is offered for queries only"));
-        };
-        let batch = self
-            .attempts(|_, attempt| async move {
-                let plan = attempt.logical(statement.clone(), parameters).await?;
-                if analyze {
-                    explain::analyze(&attempt, plan, verbose).await
-                } else {
-                    explain::explain(&attempt, plan, tree).await
-                }
-            })
-            .await?;
-        Ok(single(batch))
-    }
-
     async fn insert(&self, statement: &DfStatement, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
         self.write_attempts(|state, attempt| async move {
-            let plan = attempt.logical(statement.clone(), parameters).await?;
-            let LogicalPlan::Dml(dml) = plan else {
-                return Err(Error::internal("an INSERT was planned as something else").into());
-            };
-            let kind = match dml.op {
-                WriteOp::Insert(InsertOp::Append) => WriteKind::Append,
-                WriteOp::Insert(InsertOp::Overwrite) => WriteKind::Overwrite,
-                _ => return Err(Error::unsupported("this form of INSERT is not offered").into()),
-            };
-            let name = ddl::table_name(&dml.table_name)?;
-            let table = existing(&state, &name)?;
-            self.write_rows(&attempt, (&state, &table), dml.input.as_ref().clone(), kind, caller).await
+            let (table, input, kind) = inserted(&state, attempt.logical(statement.clone(), parameters).await?)?;
+            self.write_rows(&attempt, (&state, &table), input, kind, caller).await
         })
         .await
     }
@@ -293,7 +262,7 @@ impl QueryEngine {
             match planned {
                 change::Planned::Clear => Ok(self.writer.clear(&state, &table, caller).await?),
                 change::Planned::Changes(form, query) => {
-                    let plan = attempt.logical(of_query(query), parameters).await?;
+                    let plan = attempt.logical(of_query(query)?, parameters).await?;
                     self.write_rows(&attempt, (&state, &table), plan, WriteKind::Change(form), caller).await
                 }
             }
@@ -311,16 +280,18 @@ impl QueryEngine {
         let attempt = self.attempt(&state, PlanOptions::default())?;
         let request = ddl::create_request(attempt.session(), create.clone(), parameters).await?;
         if request.query.is_none() {
-            propose(&self.node, Command::CreateTable(Box::new(request.table))).await?;
-            return Ok(0);
+            return self.define(Command::CreateTable(Box::new(request.table)), caller).await;
         }
         let load = match TableLoad::begin(&self.node, request.table, self.patience.load_renewal).await? {
             Begun::Load(load) => load,
             Begun::Exists(id) => {
                 // What exists may be the rest of an earlier statement that was broken off.
                 let state = self.node.state();
-                let loading = state.tables.get(&id).filter(|table| table.load.is_some());
-                return loading.map_or(Ok(0), |table| Err(still_loading(table)));
+                let existing = state.tables.get(&id).ok_or_else(|| given_up(id))?;
+                if existing.load.is_some() {
+                    return Err(still_loading(existing));
+                }
+                return self.writer.nothing(existing, caller).await;
             }
         };
         let id = load.id();
@@ -334,12 +305,26 @@ impl QueryEngine {
         load.run(filled).await
     }
 
+    /// Makes, drops or renames a table, once if the client named its request.
+    async fn define(&self, command: Command, caller: &Caller) -> Result<u64> {
+        let command = match caller.may_repeat() {
+            true => Command::Named { request: asked_by(caller, 0), command: Box::new(command) },
+            false => command,
+        };
+        propose(&self.node, command).await.map(|_| 0)
+    }
+
     async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
         let statement = Statement::parse(sql)?;
         // Inside a transaction the id is that of the commit.
-        if self.within.is_none()
-            && caller.may_repeat()
-            && let Some(written) = self.node.linearizable().await?.written.find(caller.request())
+        let unnamed = self.within.is_some().then(|| caller.unnamed());
+        let caller = unnamed.as_ref().unwrap_or(caller);
+        // Of several tables some may have been dropped; the log knows which.
+        let one_step = !matches!(statement, Statement::DropTable { .. });
+        if caller.may_repeat()
+            && let state = self.node.linearizable().await?
+            && let Some(written) = state.written.repeated(caller.request(), caller.statement())?
+            && one_step
         {
             return Ok(written.rows);
         }
@@ -352,10 +337,10 @@ impl QueryEngine {
             Statement::Change(change) => self.change(&change, parameters, caller).await,
             Statement::Copy(copy) => self.copy(&copy, parameters, caller).await,
             Statement::DropTable { names, if_exists } => {
+                let names = names.iter().map(ddl::object_name).collect::<Result<Vec<_>>>()?;
                 let drop = async |engine: Self| {
-                    for name in names {
-                        let name = ddl::object_name(&name)?;
-                        propose(&engine.node, Command::DropTable { name, if_exists }).await?;
+                    for (number, name) in names.into_iter().enumerate() {
+                        engine.define(Command::DropTable { name, if_exists }, &caller.with_part(number)).await?;
                     }
                     Ok(0)
                 };
@@ -363,10 +348,8 @@ impl QueryEngine {
             }
             Statement::RenameTable { name, to, if_exists } => {
                 let (name, to) = (ddl::object_name(&name)?, ddl::object_name(&to)?);
-                let rename = async |engine: Self| {
-                    propose(&engine.node, Command::RenameTable { name, to, if_exists }).await?;
-                    Ok(0)
-                };
+                let rename =
+                    async |engine: Self| engine.define(Command::RenameTable { name, to, if_exists }, caller).await;
                 self.at_once("ALTER TABLE", rename).await
             }
             Statement::Query(_) | Statement::Explain { .. } => {
@@ -374,6 +357,26 @@ impl QueryEngine {
             }
         }
     }
+}
+
+/// What an `INSERT` writes: the table, the rows, and how.
+///
+/// # Errors
+/// `NotFound`; `Unsupported` for other forms than `INTO` and `OVERWRITE`.
+pub(super) fn inserted(
+    state: &ClusterState,
+    plan: LogicalPlan,
+) -> Result<(Arc<Table>, LogicalPlan, WriteKind<'static>)> {
+    let LogicalPlan::Dml(dml) = plan else {
+        return Err(Error::internal("an INSERT was planned as something else"));
+    };
+    let kind = match dml.op {
+        WriteOp::Insert(InsertOp::Append) => WriteKind::Append,
+        WriteOp::Insert(InsertOp::Overwrite) => WriteKind::Overwrite,
+        _ => return Err(Error::unsupported("this form of INSERT is not offered")),
+    };
+    let table = existing(state, &ddl::table_name(&dml.table_name)?)?;
+    Ok((table, dml.input.as_ref().clone(), kind))
 }
 
 /// The table of this name.
@@ -397,7 +400,7 @@ async fn local_answer(attempt: &Attempt, plan: &LogicalPlan) -> Result<Option<Re
     Ok(Some(batch))
 }
 
-fn single(batch: RecordBatch) -> QueryStream {
+pub(super) fn single(batch: RecordBatch) -> QueryStream {
     let schema = batch.schema();
     let rows = stream::once(async move { Ok(batch) });
     QueryStream { schema: Arc::clone(&schema), stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)) }
@@ -442,11 +445,8 @@ impl SqlService for QueryEngine {
                 (schema, wanted)
             }
             Statement::Explain { inner, .. } => {
-                let wanted = match inner.as_ref() {
-                    Statement::Query(statement) => parameter_schema(&attempt.logical(statement.clone(), None).await?)?,
-                    _ => return Err(Error::unsupported("EXPLAIN is offered for queries only")),
-                };
-                (explain::schema(), wanted)
+                let plan = explained::logical(&attempt, &state, inner, None).await?;
+                (explain::schema(), plan.as_ref().map(parameter_schema).transpose()?.unwrap_or(none))
             }
             Statement::Insert(statement) => {
                 let plan = attempt.logical(statement.clone(), None).await?;
@@ -462,7 +462,7 @@ impl SqlService for QueryEngine {
                 let parameters = match change.plan(&table)? {
                     change::Planned::Clear => Arc::clone(&none),
                     change::Planned::Changes(_, query) => {
-                        let plan = attempt.logical(of_query(query), None).await?;
+                        let plan = attempt.logical(of_query(query)?, None).await?;
                         parameter_schema(&with_typed_parameters(plan, &table)?)?
                     }
                 };
@@ -506,7 +506,10 @@ impl SqlService for QueryEngine {
     }
 
     async fn commit(&self, transaction: &str, caller: &Caller) -> Result<()> {
-        if caller.may_repeat() && self.node.linearizable().await?.written.find(caller.request()).is_some() {
+        if caller.may_repeat()
+            && let state = self.node.linearizable().await?
+            && state.written.repeated(caller.request(), caller.statement())?.is_some()
+        {
             return Ok(());
         }
         Box::pin(self.transactions.commit(transaction, caller)).await.map_err(surface)

@@ -1,7 +1,7 @@
 //! Rows that a client sends for a table: brought into the table's columns, and routed to the owners from here.
 use std::{collections::BTreeMap, sync::Arc};
 
-use ancho_common::error::{Error, Result};
+use ancho_common::error::{Condition, Error, Result};
 use arrow::{
     array::{ArrayRef, RecordBatch, new_null_array},
     compute::{CastOptions, cast_with_options},
@@ -27,9 +27,11 @@ impl QueryEngine {
     /// Writes the rows as one write. They come once, so a write that other writes come between is not run again.
     pub(super) async fn ingest_rows(&self, ingest: Ingest, caller: &Caller) -> Result<u64> {
         let state = self.state().await?;
-        if self.transaction().is_none()
-            && caller.may_repeat()
-            && let Some(written) = state.written.find(caller.request())
+        // Inside a transaction the id is that of the commit.
+        let unnamed = self.transaction().map(|_| caller.unnamed());
+        let caller = unnamed.as_ref().unwrap_or(caller);
+        if caller.may_repeat()
+            && let Some(written) = state.written.repeated(caller.request(), caller.statement())?
         {
             return Ok(written.rows);
         }
@@ -107,13 +109,15 @@ impl Fitting {
     /// `Invalid` for a column that the table does not have, or that must have a value and is missing.
     pub(super) fn new(table: &str, given: &Schema, wanted: &SchemaRef) -> Result<Self> {
         if let Some(unknown) = given.fields().iter().find(|f| wanted.index_of(f.name()).is_err()) {
-            return Err(Error::invalid(format!("table {table} has no column {}", unknown.name())));
+            let text = format!("table {table} has no column {}", unknown.name());
+            return Err(Error::invalid(text).with(Condition::UnknownColumn));
         }
         let sources: Vec<Option<usize>> =
             wanted.fields().iter().map(|field| given.index_of(field.name()).ok()).collect();
         match sources.iter().zip(wanted.fields()).find(|(source, field)| source.is_none() && !field.is_nullable()) {
             Some((_, field)) => {
-                Err(Error::invalid(format!("column {} of table {table} needs a value and is missing", field.name())))
+                let text = format!("column {} of table {table} needs a value and is missing", field.name());
+                Err(Error::invalid(text).with(Condition::NotNull))
             }
             None => Ok(Self { schema: Arc::clone(wanted), sources }),
         }
@@ -132,7 +136,7 @@ impl Fitting {
             .map(|(source, field)| match source {
                 None => Ok(new_null_array(field.data_type(), batch.num_rows())),
                 Some(index) => cast_with_options(batch.column(*index), field.data_type(), &strict)
-                    .map_err(|e| Error::invalid(format!("column {}: {e}", field.name()))),
+                    .map_err(|e| Error::from(e).context(&format!("column {}", field.name()))),
             })
             .collect::<Result<Vec<ArrayRef>>>()?;
         RecordBatch::try_new(Arc::clone(&self.schema), columns)

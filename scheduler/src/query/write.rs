@@ -143,8 +143,7 @@ impl Writer {
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.send(attempt, input, &target, caller).await?;
-        let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
-        let commit = |rows| Commit { kind, based_on, request: request(rows) };
+        let commit = |rows| Commit { kind, based_on, request: asked_by(caller, rows) };
         Ok(self.end(&target, sent, commit, caller, staged).await?)
     }
 
@@ -176,8 +175,7 @@ impl Writer {
         target: &Arc<WriteTarget>,
         caller: &Caller,
     ) -> PlanResult<BTreeMap<PartitionId, SentRows>> {
-        let node = WriteNode::try_new(fitted(input, target)?, Arc::clone(target))?;
-        let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
+        let plan = staging(input, target)?;
         let results = caller.unless_gone(attempt.collect(plan)).await?;
         Ok(merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?)
     }
@@ -208,8 +206,7 @@ impl Writer {
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.route(rows, &target, caller).await?;
-        let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
-        let commit = |rows| Commit { kind, based_on: None, request: request(rows) };
+        let commit = |rows| Commit { kind, based_on: None, request: asked_by(caller, rows) };
         self.end(&target, sent, commit, caller, staged).await
     }
 
@@ -358,7 +355,7 @@ impl Writer {
         staged.touch(sent.values().map(|s| s.route.url.clone()));
         if sent.is_empty() && !commit.kind.fills() {
             staged.settle();
-            return Ok(0);
+            return self.found_nothing(target, &commit, caller).await;
         }
         let parts = caller.unless_gone(self.seal(target, &sent, None)).await?;
         self.commit(target, &sent, parts, &commit, &mut staged).await
@@ -380,8 +377,10 @@ impl Writer {
             .filter(|route| full(route.partition).is_some())
             .map(|route| (route.partition, SentRows::none(route.clone())))
             .collect();
+        let request = asked_by(caller, table.rows());
+        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request };
         if sent.is_empty() {
-            return Ok(0);
+            return self.found_nothing(&target, &commit, caller).await;
         }
         let mut staged = Staged::new(self, &target);
         let mut parts = caller.unless_gone(self.seal(&target, &sent, None)).await?;
@@ -389,9 +388,27 @@ impl Writer {
         for part in &mut parts {
             part.base = full(part.partition).map(|p| p.version);
         }
-        let request = WriteRequest { id: caller.request().to_owned(), rows: table.rows() };
-        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request };
         self.commit(&target, &sent, parts, &commit, &mut staged).await
+    }
+
+    /// A statement that had nothing to do to a table.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub async fn nothing(&self, table: &Table, caller: &Caller) -> Result<u64> {
+        let commit = Commit { kind: WriteKind::Append, based_on: None, request: asked_by(caller, 0) };
+        self.found_nothing(&target_with(table, commit.kind, Vec::new()), &commit, caller).await
+    }
+
+    /// The end of a write that has no part. A request that the client named is remembered all the same: sent again when
+    /// there are rows for it, it must not be applied then.
+    async fn found_nothing(&self, target: &WriteTarget, commit: &Commit<'_>, caller: &Caller) -> Result<u64> {
+        if !caller.may_repeat() {
+            return Ok(0);
+        }
+        let mut nothing = Staged::new(self, target);
+        nothing.settle();
+        self.commit(target, &BTreeMap::new(), Vec::new(), commit, &mut nothing).await
     }
 
     /// Makes sealed parts visible, all at once. Parts that delete rows and that other writes came before are checked
@@ -478,8 +495,8 @@ impl Writer {
         }
         let calls = by_owner.into_iter().map(|(url, partitions)| async move {
             let request = RebaseRequest { write_id: target.write_id.to_string(), partitions };
-            let reply = self.client(&url)?.rebase(request).await.map_err(Error::from);
-            Ok::<_, Error>(reply.map_err(|e| e.context(&format!("executor {url}")))?.into_inner().partitions)
+            let reply = self.client(&url)?.rebase(request).await.map_err(|e| said_by(&url, e.into()))?;
+            Ok::<_, Error>(reply.into_inner().partitions)
         });
         for rebased in try_join_all(calls).await?.into_iter().flatten() {
             if let Some(part) = parts.iter_mut().find(|part| part.partition.0 == rebased.partition_id) {
@@ -512,8 +529,7 @@ impl Writer {
             let request =
                 SealRequest { write_id: target.write_id.to_string(), table_id: target.table_id.0, partitions };
             let mut client = self.client(&url)?;
-            let reply =
-                client.seal(request).await.map_err(Error::from).map_err(|e| e.context(&format!("executor {url}")))?;
+            let reply = client.seal(request).await.map_err(|e| said_by(&url, e.into()))?;
             staged_parts(&executor, reply.into_inner(), sent)
         });
         Ok(try_join_all(calls).await?.into_iter().flatten().collect())
@@ -573,6 +589,16 @@ fn based_on(
     Ok(reads.then_some((ended.id, ended.version)))
 }
 
+/// Names the executor that an error comes from, unless the rows themselves are at fault.
+fn said_by(url: &str, error: Error) -> Error {
+    if error.condition.is_some() { error } else { error.context(&format!("executor {url}")) }
+}
+
+/// The request behind a write, and the rows that it is told.
+pub(super) fn asked_by(caller: &Caller, rows: u64) -> WriteRequest {
+    WriteRequest { id: caller.request().to_owned(), rows, statement: caller.statement() }
+}
+
 /// What a client is told who is to find out by itself.
 fn unknown(request: &WriteRequest, error: &Error) -> Error {
     let id = &request.id;
@@ -583,9 +609,31 @@ fn unknown(request: &WriteRequest, error: &Error) -> Error {
     ))
 }
 
+/// The plan that stages the rows of a new write of a table, which need not be made.
+///
+/// # Errors
+/// The rows do not fit the table, or a partition has no serving owner.
+pub(super) fn planned(
+    state: &ClusterState,
+    table: &Table,
+    input: LogicalPlan,
+    kind: WriteKind<'_>,
+) -> Result<LogicalPlan> {
+    staging(input, &target(state, table, kind)?)
+}
+
+fn staging(input: LogicalPlan, target: &Arc<WriteTarget>) -> Result<LogicalPlan> {
+    let node = WriteNode::try_new(fitted(input, target)?, Arc::clone(target))?;
+    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+}
+
 /// A new write of a table.
 fn target(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Arc<WriteTarget>> {
-    Ok(Arc::new(WriteTarget {
+    Ok(Arc::new(target_with(table, kind, routes(state, table)?)))
+}
+
+fn target_with(table: &Table, kind: WriteKind<'_>, routes: Vec<Route>) -> WriteTarget {
+    WriteTarget {
         write_id: WriteId::new(),
         table_id: table.id,
         table: table.name.to_string(),
@@ -594,8 +642,8 @@ fn target(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Ar
         key_rule: kind.key_rule(),
         partition_spec: table.partition_spec.clone(),
         overwrite: kind.overwrites(),
-        routes: routes(state, table)?,
-    }))
+        routes,
+    }
 }
 
 /// A new write of a table inside a transaction.

@@ -3,7 +3,8 @@ use ancho_common::error::Error;
 
 use super::{
     cluster::{ClusterState, Dataset, Executor, Liveness},
-    command::{Command, Outcome, Refusal, Request, Response},
+    command::{Command, Outcome, Refusal, Request, Response, WriteRequest},
+    written::WrittenRecord,
 };
 
 /// What a command does to the state: an outcome, or a refusal that changed nothing.
@@ -52,7 +53,9 @@ impl ClusterState {
             Command::EnsurePartitions { table, partitions } => self.ensure_partitions(table, partitions),
             Command::Place { placements } => self.place(placements),
             Command::CommitWrite { table, write_id, overwrite, parts, refreshed, based_on, request } => {
-                if let Some(rows) = request.as_ref().and_then(|request| self.written_before(request, write_id)) {
+                if let Some(request) = &request
+                    && let Some(rows) = self.written_before(request, write_id)?
+                {
                     return Ok(Outcome::Repeated { rows });
                 }
                 let refreshed = refreshed.map(|dataset| Dataset { refreshed_at_ms: Some(now_ms), ..dataset });
@@ -62,8 +65,40 @@ impl ClusterState {
                 }
                 Ok(outcome)
             }
+            Command::Named { request, command } => self.define_once(request, *command, now_ms),
             Command::CommitTransaction { parts, request } => self.end_transaction(parts, request, now_ms),
         }
+    }
+
+    /// Applies a change of tables, unless its request was applied before.
+    fn define_once(&mut self, request: WriteRequest, command: Command, now_ms: u64) -> Applied {
+        let name = match &command {
+            Command::CreateTable(table) => table.name.clone(),
+            Command::DropTable { name, .. } | Command::RenameTable { name, .. } => name.clone(),
+            _ => return Err(Error::internal("a request can name only writes and changes of tables")),
+        };
+        if let Some(record) = self.written.repeated(&request.id, request.statement)? {
+            return Ok(Outcome::Repeated { rows: record.rows });
+        }
+        let former = self.table(&name).map(|table| table.id);
+        let outcome = self.execute(command, now_ms)?;
+        let table = match outcome {
+            Outcome::Table { id, .. } => Some(id),
+            _ => former,
+        };
+        self.written.push(
+            request.id,
+            WrittenRecord {
+                table,
+                table_name: name.to_string(),
+                write_id: None,
+                rows: request.rows,
+                version: table.and_then(|id| self.tables.get(&id)).map_or(0, |table| table.version),
+                at_ms: now_ms,
+                statement: request.statement,
+            },
+        );
+        Ok(outcome)
     }
 
     fn init_cluster(&mut self, cluster_id: String) -> Applied {

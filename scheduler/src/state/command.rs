@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use ancho_common::{
     error::Error,
+    fingerprint::Fingerprint,
     ids::{ExecutorId, PartitionId, RequestId, TableId, WriteId},
     partition::{PartitionKey, PartitionSpec},
 };
@@ -85,7 +86,7 @@ pub enum Command {
         /// Decisions; one whose epoch is not the current one is skipped.
         placements: Vec<Placement>,
     },
-    /// Makes a staged write visible in all its partitions at once.
+    /// Makes a staged write visible in all its partitions at once. One without parts changes nothing but is remembered.
     CommitWrite {
         /// Of this table.
         table: TableId,
@@ -137,6 +138,14 @@ pub enum Command {
         /// Which.
         executor: ExecutorId,
     },
+    /// Creates, drops or renames a table for a client that named its request: one that was applied before is not applied
+    /// again.
+    Named {
+        /// Who asks for it.
+        request: WriteRequest,
+        /// What to do.
+        command: Box<Command>,
+    },
 }
 
 /// Who asks for a write.
@@ -146,6 +155,9 @@ pub struct WriteRequest {
     pub id: String,
     /// Rows that it is told the write concerned.
     pub rows: u64,
+    /// The statement, where the client chose the id: another statement cannot have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement: Option<Fingerprint>,
 }
 
 /// A table to create.

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
     error::ErrorKind,
+    fingerprint::Fingerprint,
     ids::{ExecutorId, PartitionId, RequestId, TableId, WriteId},
     partition::{PartitionKey, PartitionSpec},
 };
@@ -435,7 +436,7 @@ fn a_request_that_comes_again_is_not_applied_again() {
         parts: vec![StagedPart { base, ..cluster.part(table, 0, 3) }],
         refreshed: None,
         based_on: None,
-        request: Some(WriteRequest { id: id.into(), rows: 3 }),
+        request: Some(WriteRequest { id: id.into(), rows: 3, statement: None }),
     };
     let outdated = asked(&cluster, "x", Some(7));
     assert!(matches!(cluster.ok(outdated), Outcome::Outdated { .. }));
@@ -461,8 +462,63 @@ fn asked_of_dropped(table: TableId) -> Command {
         parts: vec![],
         refreshed: None,
         based_on: None,
-        request: Some(WriteRequest { id: "x".into(), rows: 3 }),
+        request: Some(WriteRequest { id: "x".into(), rows: 3, statement: None }),
     }
+}
+
+#[test]
+fn what_a_named_request_did_is_remembered_also_if_it_was_nothing() {
+    let mut cluster = Cluster::with_executors(&["a"]);
+    let table = cluster.create(new_table("t", 1, &["a"]));
+    let request = |id: &str, statement: &str, rows| WriteRequest {
+        id: id.into(),
+        rows,
+        statement: Fingerprint::of(statement, None).ok(),
+    };
+    let write = |cluster: &Cluster, request: WriteRequest, rows: u64| Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts: (rows > 0).then(|| cluster.part(table, 0, rows)).into_iter().collect(),
+        refreshed: None,
+        based_on: None,
+        request: Some(request),
+    };
+    let nothing = write(&cluster, request("x", "DELETE FROM t WHERE k = 1", 0), 0);
+    assert_eq!(cluster.ok(nothing), Outcome::Committed { parts: vec![] });
+    assert_eq!(cluster.0.tables[&table].version, 0, "no row came or went");
+    let later = write(&cluster, request("x", "DELETE FROM t WHERE k = 1", 1), 1);
+    assert_eq!(cluster.ok(later), Outcome::Repeated { rows: 0 });
+    // The id of one statement is no other one's, whatever it is about.
+    let other = write(&cluster, request("x", "DELETE FROM t", 1), 1);
+    let drop = |id: &str, if_exists| Command::Named {
+        request: request(id, "DROP TABLE t", 0),
+        command: Box::new(Command::DropTable { name: TableName::public("t"), if_exists }),
+    };
+    for command in [other, drop("x", false)] {
+        let refusal = cluster.refused(command);
+        assert!(refusal.kind == ErrorKind::Invalid && refusal.message.contains("id x"), "{}", refusal.message);
+    }
+    assert_eq!(cluster.0.tables[&table].rows(), 0);
+    assert_eq!(cluster.ok(drop("d", false)), Outcome::Dropped { existed: true });
+    let create = |id: &str| Command::Named {
+        request: request(id, "CREATE TABLE t", 0),
+        command: Box::new(Command::CreateTable(Box::new(new_table("t", 1, &["a"])))),
+    };
+    assert!(matches!(cluster.ok(create("c")), Outcome::Table { created: true, .. }));
+    for repeated in [drop("d", false), create("c")] {
+        assert_eq!(cluster.ok(repeated), Outcome::Repeated { rows: 0 });
+    }
+    assert!(cluster.0.table(&TableName::public("t")).is_some(), "the table that came later stays");
+    // What was refused can be tried again under its id.
+    assert_eq!(cluster.refused(create("again")).kind, ErrorKind::AlreadyExists);
+    cluster.ok(drop("d2", false));
+    assert!(matches!(cluster.ok(create("again")), Outcome::Table { created: true, .. }));
+    let unnamed = Command::Named {
+        request: request("p", "?", 0),
+        command: Box::new(Command::InitCluster { cluster_id: "other".into() }),
+    };
+    assert_eq!(cluster.refused(unnamed).kind, ErrorKind::Internal);
 }
 
 #[test]

@@ -28,16 +28,26 @@ impl ClusterState {
             return Err(Error::invalid("a transaction without changes needs no commit"));
         };
         let (table, write_id) = (first.table, first.write_id);
-        if let Some(rows) = request.as_ref().and_then(|request| self.written_before(request, write_id)) {
+        if let Some(request) = &request
+            && let Some(rows) = self.written_before(request, write_id)?
+        {
             return Ok(Outcome::Repeated { rows });
         }
         let names = self.names_of(&parts);
         let outcome = self.commit_transaction(parts)?;
-        if let (Outcome::Committed { .. }, Some(WriteRequest { id, rows })) = (&outcome, request)
+        if let (Outcome::Committed { .. }, Some(WriteRequest { id, rows, statement })) = (&outcome, request)
             && self.written.find(&id).is_none()
             && let Some(version) = self.tables.get(&table).map(|table| table.version)
         {
-            let record = WrittenRecord { table, table_name: names, write_id, rows, version, at_ms: now_ms };
+            let record = WrittenRecord {
+                table: Some(table),
+                table_name: names,
+                write_id: Some(write_id),
+                rows,
+                version,
+                at_ms: now_ms,
+                statement,
+            };
             self.written.push(id, record);
         }
         Ok(outcome)

@@ -63,6 +63,10 @@ impl ClusterState {
         if let Some((source, version)) = based_on {
             self.check_unchanged(source, version)?;
         }
+        if parts.is_empty() && refreshed.is_none() && table.load.is_none() {
+            // Nothing was found to change: there is a request to remember, and no new version.
+            return Ok(Outcome::Committed { parts: Vec::new() });
+        }
         if let Some(replaced) = self.replaced_by(table)? {
             self.remove_table(replaced);
         }
@@ -100,19 +104,20 @@ impl ClusterState {
     }
 
     /// Rows of the write that a request made before, unless it is this one and its commits are still remembered.
-    pub(super) fn written_before(&self, request: &WriteRequest, write_id: WriteId) -> Option<u64> {
-        let record = self.written.find(&request.id)?;
-        let table = self.tables.get(&record.table);
+    pub(super) fn written_before(&self, request: &WriteRequest, write_id: WriteId) -> Result<Option<u64>, Error> {
+        let Some(record) = self.written.repeated(&request.id, request.statement)? else { return Ok(None) };
+        let table = record.table.and_then(|id| self.tables.get(&id));
         let remembered = table.is_some_and(|table| committed_before(table, write_id).is_some());
-        (!remembered).then_some(record.rows)
+        Ok((!remembered).then_some(record.rows))
     }
 
     /// Remembers what a request did.
     pub(super) fn note_written(&mut self, request: WriteRequest, id: TableId, write_id: WriteId, at_ms: u64) {
-        let WriteRequest { id: request, rows } = request;
+        let WriteRequest { id: request, rows, statement } = request;
         let Some(table) = self.tables.get(&id).filter(|_| self.written.find(&request).is_none()) else { return };
         let (table_name, version) = (table.name.to_string(), table.version);
-        self.written.push(request, WrittenRecord { table: id, table_name, write_id, rows, version, at_ms });
+        let (table, write_id) = (Some(id), Some(write_id));
+        self.written.push(request, WrittenRecord { table, table_name, write_id, rows, version, at_ms, statement });
     }
 
     /// Whether a part was staged by who may write its partition now, in the start of the process that still runs.

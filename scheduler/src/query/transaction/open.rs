@@ -14,8 +14,8 @@ use super::own::{OwnWrite, OwnWrites};
 use crate::{
     frontend::caller::Caller,
     planner::topology::StagedWrites,
-    query::write::Writer,
-    state::{ClusterState, WriteRequest},
+    query::write::{Writer, asked_by},
+    state::ClusterState,
 };
 
 /// Transactions that may be open at a time.
@@ -274,7 +274,7 @@ impl Transactions {
         if own.is_empty() {
             return Ok(());
         }
-        self.writer.commit_transaction(&mut own, WriteRequest { id: caller.request().to_owned(), rows }).await
+        self.writer.commit_transaction(&mut own, asked_by(caller, rows)).await
     }
 
     /// Ends a transaction without effect. Fine if it is not open any more.

@@ -1,4 +1,5 @@
 //! Random sequences of commands: sound after each, the same on every replica, and the same from a stored copy.
+use ancho_common::fingerprint::Fingerprint;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -228,7 +229,11 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 parts: table.iter().flat_map(|t| parts.iter().filter_map(|p| staged(state, t, p))).collect(),
                 refreshed: refreshed.then_some(source),
                 based_on: base.zip(*stale_base).map(|((id, version), stale)| (id, version + u64::from(stale))),
-                request: (write % 3 != 0).then(|| WriteRequest { id: (write % 5).to_string(), rows: 1 }),
+                request: (write % 3 != 0).then(|| WriteRequest {
+                    id: (write % 5).to_string(),
+                    rows: 1,
+                    statement: (write % 2 == 0).then(|| Fingerprint::of(&write.to_string(), None).ok()).flatten(),
+                }),
             }
         }
         Step::Repeat { .. } => Command::InitCluster { cluster_id: "c".into() },

@@ -6,7 +6,7 @@ fn part(cluster: &Cluster, table: TableId, number: usize, rows: u64) -> Transact
 }
 
 fn commit(parts: &[TransactionPart], request: &str) -> Command {
-    let request = Some(WriteRequest { id: request.into(), rows: 9 });
+    let request = Some(WriteRequest { id: request.into(), rows: 9, statement: None });
     Command::CommitTransaction { parts: parts.to_vec(), request }
 }
 
