@@ -66,7 +66,7 @@ pub use disk_space::{DiskLimit, DiskSpace};
 pub use error::{Error, Place, Result};
 pub use failpoint::{Failpoints, Outcome, Step};
 pub use garbage::GarbageReport;
-pub use keys::spec::{ConflictDetection, DeletionMode, TableSettings};
+pub use keys::spec::{ConflictDetection, DeletionMode, TableSettings, is_key_type};
 pub use keys::write_keys::KeyRule;
 pub use options::{Clock, Compression, PartitionIdentity, PartitionOptions, Retention, WriteMode, WriteOptions};
 pub use partition::Partition;

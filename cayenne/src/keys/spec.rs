@@ -196,8 +196,10 @@ impl TableSettings {
     }
 }
 
-/// Types whose equality is the same for SQL and for bytes. Floats have two zeros and many NaN.
-fn is_key_type(data_type: &DataType) -> bool {
+/// Whether values of a type can be a primary key: those whose equality is the same for SQL and for bytes. Floats have two
+/// zeros and many NaN.
+#[must_use]
+pub fn is_key_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Boolean
         | DataType::Utf8

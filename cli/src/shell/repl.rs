@@ -111,6 +111,11 @@ impl Repl {
 
     /// Runs what is complete in a text. Gives the rest to be continued, and whether everything was taken.
     fn take(&mut self, text: &str) -> (Next, String, bool) {
+        let text = match text.trim().trim_end_matches(';').to_ascii_lowercase().as_str() {
+            "quit" | "exit" => "\\q",
+            "help" | "?" => "\\?",
+            _ => text,
+        };
         if text.trim_start().starts_with('\\') {
             let next = self.command(text.trim().trim_end_matches(';')).unwrap_or_else(|error| {
                 eprintln!("error: {}", one_line(&error));
@@ -119,9 +124,6 @@ impl Repl {
             return (next, String::new(), true);
         }
         let found = split(text);
-        if matches!(text.trim().trim_end_matches(';').to_ascii_lowercase().as_str(), "quit" | "exit") {
-            return (Next::Leave, String::new(), true);
-        }
         for statement in &found.statements {
             if !self.statement(&statement.sql) {
                 return (Next::Prompt, String::new(), true);
@@ -300,10 +302,10 @@ fn on_or_off(argument: &str, otherwise: bool) -> anyhow::Result<bool> {
     }
 }
 
-/// Width of the terminal in columns.
+/// Width of the terminal in columns. Some do not tell it and say 0.
 #[must_use]
 pub fn terminal_width() -> usize {
-    comfy_table::Table::new().width().map_or(120, usize::from)
+    comfy_table::Table::new().width().filter(|width| *width > 0).map_or(120, usize::from)
 }
 
 /// `$XDG_STATE_HOME/ancho/sql_history`, or the same under `~/.local/state`; its folder is made.

@@ -277,5 +277,7 @@ fn schedulers_and_storage_engine_take_the_same_types() {
             Schema::new(vec![Field::new("k", DataType::Int64, false), Field::new("c", data_type.clone(), true)]);
         let asked = ancho_common::storable::check(&schema);
         assert_eq!(asked.is_ok(), cayenne::check_schema(&schema).is_ok(), "{data_type}: {asked:?}");
+        let key = ancho_common::storable::is_key_type(&data_type);
+        assert_eq!(key, cayenne::is_key_type(&data_type), "{data_type} as a primary key");
     }
 }
