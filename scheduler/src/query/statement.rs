@@ -403,7 +403,6 @@ mod tests {
     #[test]
     fn what_others_offer_is_refused_with_what_does_the_same() {
         for (sql, advice) in [
-            ("load data inpath 'x' into table t", "COPY"),
             ("select * from t for update", "FOR UPDATE"),
             ("select * from t fetch first 5 percent rows only", "FETCH"),
             ("set a = 1", "settings"),
