@@ -9,7 +9,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::fs::{self, File};
 use std::io::BufReader as FileReader;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use crate::python::PythonEnv;
 use crate::runner::{FlightSqlEngine, SqlEngine};
 use crate::tpch::{GeneratedData, Table};
 use anyhow::{Context, ensure};
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use async_trait::async_trait;

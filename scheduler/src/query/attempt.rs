@@ -22,7 +22,6 @@ use datafusion::{
     physical_plan::{ExecutionPlan, execute_stream},
     sql::parser::Statement as DfStatement,
 };
-use datafusion_distributed::DistributedExt;
 use futures::{TryStreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use url::Url;
@@ -59,15 +58,6 @@ impl Attempt {
     #[must_use]
     pub fn new(session: SessionState) -> Self {
         Self { session, read: Mutex::default(), subqueries: Mutex::default() }
-    }
-
-    /// The same, with every task telling at its end what it did.
-    ///
-    /// # Errors
-    /// Never with the settings used here; the library's signature allows it.
-    pub fn with_metrics(mut self) -> Result<Self> {
-        self.session.config_mut().set_distributed_metrics_collection(true)?;
-        Ok(self)
     }
 
     /// The session.

@@ -179,7 +179,6 @@ impl QueryEngine {
             .attempts(|_, attempt| async move {
                 let plan = attempt.logical(statement.clone(), parameters).await?;
                 if analyze {
-                    let attempt = attempt.with_metrics()?;
                     explain::analyze(&attempt, plan, verbose, started).await
                 } else {
                     explain::explain(&attempt, plan, tree).await

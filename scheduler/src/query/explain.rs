@@ -1,5 +1,8 @@
 //! The distributed plan as text, with or without what it took.
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ancho_common::error::{Error, Result};
 use arrow::{
@@ -14,7 +17,6 @@ use datafusion_distributed::{
     DistributedExec, DistributedMetricsFormat, display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
 use futures::TryStreamExt;
-use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use crate::planner::refusal::PlanResult;

@@ -15,7 +15,7 @@ use datafusion::{
     error::DataFusionError,
     execution::SessionState,
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use url::Url;
@@ -66,11 +66,15 @@ async fn never_null(
 ) -> Result<SchemaRef> {
     let mut required: Vec<bool> = common.fields().iter().map(|field| !field.is_nullable()).collect();
     if required.contains(&true) && files.len() > 1 {
-        let each = files.iter().map(|file| format.infer_schema(session, store, std::slice::from_ref(file)));
-        let mut each = stream::iter(each).buffer_unordered(AT_ONCE);
-        while let Some(schema) = each.try_next().await? {
-            for (required, field) in required.iter_mut().zip(common.fields()) {
-                *required &= schema.field_with_name(field.name()).is_ok_and(|field| !field.is_nullable());
+        for files in files.chunks(AT_ONCE) {
+            let mut each = Vec::with_capacity(files.len());
+            for file in files {
+                each.push(format.infer_schema(session, store, std::slice::from_ref(file)));
+            }
+            for schema in try_join_all(each).await? {
+                for (required, field) in required.iter_mut().zip(common.fields()) {
+                    *required &= schema.field_with_name(field.name()).is_ok_and(|field| !field.is_nullable());
+                }
             }
         }
     }
