@@ -211,7 +211,8 @@ impl Run<'_> {
         let dir = self.data.table_dir(Table::Lineitem);
         let key = if key.is_empty() { String::new() } else { format!("\n      primary_key: [{}]", key.join(", ")) };
         format!(
-            "datasets:\n  - name: {table}\n    from: file://{}/\n    acceleration:\n      engine: cayenne\n      \
+            "datasets:\n  - name: {table}\n    from: file://{}/\n    params:\n      file_format: parquet\n    \
+             acceleration:\n      engine: cayenne\n      mode: file\n      refresh_mode: full\n      \
              partition_by: [\"bucket({}, l_orderkey)\"]{key}\n",
             dir.display(),
             self.options.buckets

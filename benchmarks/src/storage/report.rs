@@ -51,7 +51,7 @@ impl Measure {
         let aim = match (self.aim, self.reached()) {
             (Some(aim), Some(reached)) => {
                 let sign = if self.better == Better::Higher { "≥" } else { "≤" };
-                format!("{sign} {aim}{}", if reached { "" } else { "  (missed)" })
+                format!("{sign} {aim:.2}{}", if reached { "" } else { "  (missed)" })
             }
             _ => String::new(),
         };
@@ -127,6 +127,6 @@ mod tests {
         assert_eq!(measure(Better::Lower, 110.0, Some(1.1)).reached(), Some(true));
         assert_eq!(measure(Better::Lower, 111.0, Some(1.1)).reached(), Some(false));
         assert_eq!(measure(Better::Lower, 1.0, None).reached(), None);
-        assert!(measure(Better::Lower, 111.0, Some(1.1)).line().contains("1.11  ≤ 1.1  (missed)"));
+        assert!(measure(Better::Lower, 111.0, Some(1.1)).line().contains("1.11  ≤ 1.10  (missed)"));
     }
 }
