@@ -1,6 +1,7 @@
 //! The end-to-end tests: one binary, since each links the whole query engine, with a module for each subject.
 //!
 //! * `changes` – statements that change rows
+//! * `copying` – `COPY` between tables and files
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
 //! * `loading` – datasets from files and from S3
 //! * `transactions` – several statements that commit as one
@@ -12,6 +13,7 @@
 //! * `tidy` – rules for the source tree
 mod abandoned;
 mod changes;
+mod copying;
 mod corpus_format;
 mod differential;
 mod executor_kill;
