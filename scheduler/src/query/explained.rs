@@ -1,4 +1,6 @@
 //! What `EXPLAIN` explains: queries, and how the rows of a write come to be.
+use std::time::Instant;
+
 use ancho_common::error::{Error, Result};
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
@@ -25,13 +27,14 @@ impl QueryEngine {
                 "EXPLAIN ANALYZE of a statement that changes something would change it; leave ANALYZE out",
             ));
         }
+        let started = Instant::now();
         let batch = self
             .attempts(|state, attempt| async move {
                 let Some(plan) = logical(&attempt, &state, inner, parameters).await? else {
                     return Ok(explain::without_plan("all rows of the table go at once, and none is read")?);
                 };
                 if analyze {
-                    explain::analyze(&attempt, plan, verbose).await
+                    explain::analyze(&attempt, plan, verbose, started).await
                 } else {
                     explain::explain(&attempt, plan, tree).await
                 }
