@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     Assignment, Assignments, PartitionHost, from_storage, open, publish,
     slot::{Slot, Store},
+    tenure::Standing,
 };
 
 /// Partitions worked on at the same time; creating one waits for the disk most of the time.
@@ -21,7 +22,7 @@ impl PartitionHost {
     pub async fn reconcile(self: &Arc<Self>, assignments: Assignments) {
         let _one = self.reconciling.lock().await;
         let former = *self.applied.lock();
-        if former.is_some_and(|former| assignments.state_index < former) {
+        if assignments.is_older_than(former) {
             warn!(index = assignments.state_index, ?former, "ignored assignments older than the applied ones");
             return;
         }
@@ -69,14 +70,15 @@ impl PartitionHost {
         }
         publish::advance(slot, &partition, slot.committed(), None).await?;
         let (local, committed) = (partition.version(), slot.committed());
-        if local < committed {
-            return Err(behind(&place, local, committed, slot));
-        }
-        if local > committed {
-            return Err(Error::corrupt(format!(
-                "{place}: version {local} is on disk and the schedulers know only version {committed}; \
-                 the directory or the schedulers' state was put back to another time"
-            )));
+        match slot.standing(local) {
+            Standing::Current => {}
+            Standing::Behind => return Err(behind(&place, local, committed, slot)),
+            Standing::Ahead => {
+                return Err(Error::corrupt(format!(
+                    "{place}: version {local} is on disk and the schedulers know only version {committed}; \
+                     the directory or the schedulers' state was put back to another time"
+                )));
+            }
         }
         publish::drop_dead_writes(slot, &partition).await;
         Ok(())
@@ -96,7 +98,7 @@ impl PartitionHost {
         slot.set_store(opened);
         match slot.store() {
             Store::Open(partition) => Ok(partition),
-            Store::Missing | Store::Damaged(_) if slot.committed() == 0 => self.create(slot, assignment).await,
+            Store::Missing | Store::Damaged(_) if slot.may_start_empty() => self.create(slot, assignment).await,
             Store::Missing => Err(Error::corrupt(format!(
                 "{place}: committed version {} has no data on executor {}: its directory was lost; \
                  put the directory back or restore the table",
