@@ -135,10 +135,11 @@ impl Inner {
         leadership.is_leader.then_some(leadership.term)
     }
 
-    async fn propose(&self, command: Command) -> Result<(), ancho_common::error::Error> {
+    /// Writes what this scheduler decides as the leader of a term. A later leader must not carry it out: by then it may be wrong.
+    async fn propose(&self, term: u64, command: Command) -> Result<(), ancho_common::error::Error> {
         // The leader fills in the time when it writes the entry.
         let request = Request { id: RequestId::new(), now_ms: 0, command };
-        self.raft.propose(request).await?.outcome?;
+        self.raft.propose_in_term(term, request).await?.outcome?;
         Ok(())
     }
 }

@@ -166,7 +166,9 @@ impl Session {
 
     async fn hold(&mut self, held: &mut Held, cluster_id: String) -> Ended<()> {
         let inner = Arc::clone(&self.inner);
-        inner.propose(held.claims.registration()).await.map_err(End::Failed)?;
+        let registered = inner.propose(held.term, held.claims.registration()).await;
+        self.check_term(held)?;
+        registered.map_err(End::Failed)?;
         self.renew(held)?;
         tracing::info!(executor = %held.id, url = held.claims.hello.url, "executor registered");
         self.send(Down::Welcome(Welcome {
@@ -246,7 +248,7 @@ impl Session {
     async fn let_go(&mut self, held: &mut Held) -> Ended<()> {
         self.check_term(held)?;
         ended_by(self.inner.ledger.lock().standing(held.term, &held.id, held.key))?;
-        self.inner.propose(held.claims.farewell()).await.map_err(End::Failed)?;
+        self.inner.propose(held.term, held.claims.farewell()).await.map_err(End::Failed)?;
         tracing::info!(executor = %held.id, "executor stopped");
         Ok(())
     }
@@ -275,8 +277,8 @@ impl Session {
         held.correction_waits = now < held.correct_from;
         if !held.correction_waits {
             held.correct_from = now + CORRECTION_INTERVAL;
-            let inner = Arc::clone(&self.inner);
-            held.correction = Some(Box::pin(async move { inner.propose(command).await }));
+            let (inner, term) = (Arc::clone(&self.inner), held.term);
+            held.correction = Some(Box::pin(async move { inner.propose(term, command).await }));
         }
         Ok(())
     }
