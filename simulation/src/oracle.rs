@@ -128,6 +128,15 @@ impl Oracle {
         }
     }
 
+    /// A scheduler has taken over a state in place of the entries up to an index.
+    pub fn restored(&mut self, index: u64, state: &Arc<ClusterState>) {
+        if index > self.index {
+            self.fail("AGREE", format!("a state of entry {index} comes before that entry is applied"));
+        } else if index == self.index && **state != *self.state {
+            self.fail("AGREE", format!("the states after entry {index} differ"));
+        }
+    }
+
     /// A scheduler has applied an entry.
     pub fn applied(
         &mut self,

@@ -12,8 +12,8 @@ use crate::{oracle::Counts, world::World};
 const FAULTS: Duration = Duration::from_secs(60);
 /// Peace before clients stop writing.
 const PEACE: Duration = Duration::from_secs(20);
-/// Then all executors start anew, and everything must settle within this.
-const SETTLING: Duration = Duration::from_secs(25);
+/// Then all executors start anew, and everything must settle within this: also what nobody assigns any more is gone.
+const SETTLING: Duration = Duration::from_secs(32);
 /// In which clients read every table.
 const READING: Duration = Duration::from_secs(10);
 
@@ -83,8 +83,12 @@ fn check_settled(world: &mut World) {
                 let staged = partition.staged.keys().collect::<Vec<_>>();
                 world.oracle.fail("SETTLE", format!("partition {id} on {} still has {staged:?} staged", disk.id));
             }
-            let Some((_, known)) = state.find_partition(*id) else { continue };
-            if known.owners.contains(&disk.id) && known.version != partition.version() {
+            let known = state.find_partition(*id).map(|(_, partition)| partition);
+            let Some(known) = known.filter(|partition| partition.owners.contains(&disk.id)) else {
+                world.oracle.fail("SETTLE", format!("partition {id} is on {} and not assigned to it", disk.id));
+                continue;
+            };
+            if known.version != partition.version() {
                 world
                     .oracle
                     .fail("SETTLE", format!("partition {id} on {} is not at version {}", disk.id, known.version));

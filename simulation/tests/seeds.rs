@@ -14,15 +14,21 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Shows a broken run again, with its trace, and fails.
-fn show(seed: u64, broken: &str) -> ! {
+/// Broken seeds that are told before the rest is left out.
+const MOST_BROKEN: usize = 8;
+
+/// Shows the first broken run again, with its trace, and fails.
+fn show(broken: &[(u64, String)]) -> ! {
+    let seed = broken[0].0;
     let report = run(seed, true);
     for line in &report.trace {
         println!("{line}");
     }
+    let all: Vec<String> = broken.iter().map(|(seed, what)| format!("seed {seed}: {what}")).collect();
     panic!(
-        "seed {seed}: {broken}\nreplay: ANCHO_SIM_SEED={seed} cargo nextest run --cargo-profile quick -p ancho-simulation \
-         --no-capture"
+        "{}\nreplay: ANCHO_SIM_SEED={seed} cargo nextest run --cargo-profile quick -p ancho-simulation \
+         --no-capture",
+        all.join("\n")
     );
 }
 
@@ -54,30 +60,29 @@ fn no_seed_breaks_an_invariant() {
     let next = AtomicU64::new(first);
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let work = || {
-        let mut total = Counts::default();
+        let (mut total, mut broken) = (Counts::default(), Vec::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + runs {
-                return Ok(total);
+            if seed >= first + runs || broken.len() >= MOST_BROKEN {
+                return (total, broken);
             }
             let report = run(seed, false);
             add(&mut total, report.counts);
-            if let Some(broken) = report.broken {
-                next.store(first + runs, Ordering::Relaxed);
-                return Err((seed, broken));
-            }
+            broken.extend(report.broken.map(|what| (seed, what)));
         }
     };
     let outcomes: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let mut total = Counts::default();
-    for outcome in outcomes {
-        match outcome {
-            Ok(counts) => add(&mut total, counts),
-            Err((seed, broken)) => show(seed, &broken),
-        }
+    let (mut total, mut broken) = (Counts::default(), Vec::new());
+    for (counts, found) in outcomes {
+        add(&mut total, counts);
+        broken.extend(found);
+    }
+    broken.sort();
+    if !broken.is_empty() {
+        show(&broken);
     }
     println!("{runs} seeds in {:.1?}: {total:?}", began.elapsed());
     // A simulation in which nothing happens shows nothing.

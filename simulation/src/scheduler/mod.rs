@@ -184,7 +184,7 @@ impl Scheduler {
     fn apply(&mut self, context: &mut Context<'_>) {
         if let Some(saved) = self.raft.restored.take() {
             self.state = reread(&saved.state, context);
-            context.oracle.applied((saved.index, saved.term), None, None, &self.state, context.disks, context.time);
+            context.oracle.restored(saved.index, &self.state);
             self.lose_written_up_to(saved.index, context);
         }
         while let Some((index, entry)) = self.raft.next_committed() {
