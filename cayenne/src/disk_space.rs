@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::partition::Inner;
 
 /// The state of a file system.
@@ -36,6 +36,16 @@ impl DiskLimit {
     /// The same with another way to learn about the disk, which is given a directory on it.
     pub fn with_probe(self, probe: impl Fn(&Path) -> io::Result<DiskSpace> + Send + Sync + 'static) -> Self {
         Self { probe: Some(Arc::new(probe)), ..self }
+    }
+
+    /// Refuses a copy that would leave less free than writes do, or that does not fit at all.
+    pub(crate) fn check_copy(&self, dir: &Path, place: &Arc<Place>, needed: u64) -> Result<()> {
+        let free = self.look(dir).map_err(|source| Error::io("look at the disk of", dir, source))?.free;
+        let limit = self.min_free_bytes;
+        if needed == 0 || free >= needed.saturating_add(limit) {
+            return Ok(());
+        }
+        Err(Error::NoRoomForCopy { place: Arc::clone(place), path: dir.to_path_buf(), needed, free, limit })
     }
 
     fn look(&self, dir: &Path) -> io::Result<DiskSpace> {

@@ -389,6 +389,61 @@ pub enum Error {
     /// A scan or a table over no partition at all has no schema.
     #[error("at least one partition is needed")]
     NoPartition,
+    /// The manifest of a copy was written by another version of the engine.
+    #[error("the manifest of the copy has format {found}, this build reads format {supported}; use a matching build")]
+    ManifestFormat {
+        /// Format of the manifest.
+        found: u32,
+        /// Format of this build.
+        supported: u32,
+    },
+    /// The manifest of a copy cannot be what a partition exported.
+    #[error("the manifest of {what} is damaged: {detail}; use another snapshot or replica")]
+    ManifestDamaged {
+        /// Of which partition.
+        what: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A data file of a copy could not be fetched.
+    #[error("{place}: data file '{file}' cannot be copied: {source}")]
+    CopyFailed {
+        /// The partition.
+        place: Arc<Place>,
+        /// Path of the file inside the partition directory.
+        file: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A data file was fetched and is not what the manifest says.
+    #[error("{place}: the copy of data file '{file}' is damaged: {detail}; use another snapshot or replica")]
+    CopyDamaged {
+        /// The partition.
+        place: Arc<Place>,
+        /// Path of the file inside the partition directory.
+        file: String,
+        /// What differs.
+        detail: String,
+    },
+    /// A copy does not fit on the disk.
+    #[error(
+        "{place}: the copy needs {needed} more bytes and writes leave {limit} bytes free, and {free} bytes are free on the disk of '{}'; \
+         free some space",
+        path.display()
+    )]
+    NoRoomForCopy {
+        /// The partition.
+        place: Arc<Place>,
+        /// Its directory.
+        path: PathBuf,
+        /// Bytes that are still to come.
+        needed: u64,
+        /// Free bytes.
+        free: u64,
+        /// Bytes that must stay free.
+        limit: u64,
+    },
     /// The operating system refused.
     #[error("cannot {action} '{}': {source}", path.display())]
     Io {
@@ -503,6 +558,8 @@ impl Error {
                 | Error::InUse { .. }
                 | Error::SchemaChanged { .. }
                 | Error::DiskAlmostFull { .. }
+                | Error::NoRoomForCopy { .. }
+                | Error::CopyFailed { .. }
                 | Error::OutOfMemory { .. }
         )
     }
@@ -530,7 +587,7 @@ impl Error {
 
     /// Whether the disk is full, whichever layer noticed.
     pub fn is_disk_full(&self) -> bool {
-        if matches!(self, Error::DiskAlmostFull { .. }) {
+        if matches!(self, Error::DiskAlmostFull { .. } | Error::NoRoomForCopy { .. }) {
             return true;
         }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
@@ -557,6 +614,8 @@ impl Error {
                 | Error::FileDamaged { .. }
                 | Error::VectorDamaged { .. }
                 | Error::MetastoreDamaged { .. }
+                | Error::ManifestDamaged { .. }
+                | Error::CopyDamaged { .. }
         )
     }
 

@@ -46,11 +46,17 @@ pub enum Step {
     RemoveOrphan,
     /// A metastore of an older format is about to be converted.
     Convert,
+    /// All files of a copy are there; their directory is about to be synced.
+    InstallFiles,
+    /// The metastore of a copy is about to be moved into place.
+    Install,
+    /// The copy is a partition, and nobody has been told.
+    Installed,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 20] = [
+    pub const ALL: [Step; 23] = [
         Step::CreateFile,
         Step::FileCreated,
         Step::WriteBytes,
@@ -71,6 +77,9 @@ impl Step {
         Step::RemoveFile,
         Step::RemoveOrphan,
         Step::Convert,
+        Step::InstallFiles,
+        Step::Install,
+        Step::Installed,
     ];
 }
 

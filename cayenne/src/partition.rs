@@ -124,7 +124,7 @@ impl Partition {
         Self::open_locked(dir, options, None)
     }
 
-    fn open_locked(dir: &Path, options: PartitionOptions, lock: Option<File>) -> Result<Self> {
+    pub(crate) fn open_locked(dir: &Path, options: PartitionOptions, lock: Option<File>) -> Result<Self> {
         let dir = std::path::absolute(dir).map_err(|source| Error::io("resolve", dir, source))?;
         let read_only = lock.is_none();
         let convert = || match options.failpoints.as_ref().map(|hook| hook.at(Step::Convert)) {
@@ -350,7 +350,7 @@ impl Inner {
     }
 }
 
-fn lock(dir: &Path) -> Result<File> {
+pub(crate) fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(layout::LOCK);
     let file = File::options()
         .create(true)

@@ -12,6 +12,7 @@ mod format;
 mod read;
 mod schemas;
 mod table_settings;
+mod transfer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ use crate::schema::TableSchema;
 use crate::stats::{DataSummary, WriteSummary};
 pub(crate) use change::{Expired, NewWrite};
 use format::FORMAT;
+pub(crate) use schemas::decode_schema;
 use schemas::encode_schema;
 
 /// A data file as the metastore knows it.
@@ -165,9 +167,7 @@ impl Metastore {
         .map_err(failed)?;
         tx.commit().map_err(failed)?;
         connection.close().map_err(|(_, source)| failed(source))?;
-        let target = dir.join(layout::METASTORE);
-        std::fs::rename(&temporary, &target).map_err(|source| Error::io("move into place", &target, source))?;
-        layout::sync_directory(dir)
+        Self::put_in_place(dir)
     }
 
     /// Opens an existing metastore and reads whose it is. One of an older format is converted after `convert` agreed.

@@ -184,7 +184,7 @@ impl Metastore {
         Error::MetastoreDamaged { place: Arc::clone(&self.place), detail }
     }
 
-    fn parse_id(&self, text: &str) -> Result<Uuid> {
+    pub(super) fn parse_id(&self, text: &str) -> Result<Uuid> {
         Uuid::parse_str(text).map_err(|_| self.damaged(format!("write id '{text}' is no UUID")))
     }
 

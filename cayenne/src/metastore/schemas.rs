@@ -103,7 +103,7 @@ pub(super) fn encode_schema(schema: &Schema) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn decode_schema(bytes: &[u8]) -> std::result::Result<SchemaRef, String> {
+pub(crate) fn decode_schema(bytes: &[u8]) -> std::result::Result<SchemaRef, String> {
     Ok(StreamReader::try_new(bytes, None).map_err(|error| error.to_string())?.schema())
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field};
 use cayenne::{
-    CompactionResources, Failpoints, Outcome, Partition, PartitionOptions, Retention, SchemaChange, Step, WriteMode,
+    CompactionResources, Failpoints, InstallOptions, Outcome, Partition, PartitionOptions, Retention, SchemaChange,
+    Step, WriteMode,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -81,9 +82,9 @@ async fn write_version(partition: &Partition, version: u64) -> cayenne::Result<(
     partition.publish(id, version).await
 }
 
-/// Everything that touches the disk: append, update, replace files, compact, change columns, overwrite, discard, clean up.
+/// Everything that touches the disk: append, update, replace files, compact, change columns, overwrite, discard, clean up, copy.
 /// Counts what was acknowledged.
-async fn workload(partition: &Partition, acknowledged: &mut u64) -> cayenne::Result<()> {
+async fn workload(partition: &Partition, acknowledged: &mut u64, hook: &Arc<At>) -> cayenne::Result<()> {
     write_version(partition, 2).await?;
     *acknowledged = 2;
     let discarded = Uuid::from_u128(5);
@@ -99,7 +100,26 @@ async fn workload(partition: &Partition, acknowledged: &mut u64) -> cayenne::Res
     write_version(partition, 5).await?;
     *acknowledged = 5;
     partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await?;
-    Ok(())
+    install(partition, hook).await
+}
+
+/// Copies the partition beside itself.
+async fn install(partition: &Partition, hook: &Arc<At>) -> cayenne::Result<()> {
+    let pin = partition.pin(None)?;
+    let manifest = pin.export().await?;
+    let (source, install) = (Arc::new(pin), InstallOptions::default());
+    let dir = partition.dir().with_extension("copy");
+    let hooked = options(Some(Arc::clone(hook) as Arc<dyn Failpoints>));
+    let Err(error) = Partition::install(&dir, &manifest, source.clone(), hooked, &install).await else { return Ok(()) };
+    // It is there in full or not at all, and can be made again.
+    let copied = match Partition::open(&dir, options(None)) {
+        Err(cayenne::Error::NotAPartition { .. }) => {
+            Partition::install(&dir, &manifest, source, options(None), &install).await?
+        }
+        opened => opened?,
+    };
+    assert_eq!(ids(&copied, None).await, expected(5), "{error}");
+    Err(error)
 }
 
 fn expected(version: u64) -> Vec<i64> {
@@ -179,7 +199,7 @@ async fn run_with(step: Step, skip: usize, outcome: Outcome) -> bool {
     let mut acknowledged = 1;
     let failed = match Partition::open(&dir, options(Some(hook.clone()))) {
         Ok(partition) => {
-            let result = workload(&partition, &mut acknowledged).await;
+            let result = workload(&partition, &mut acknowledged, &hook).await;
             if outcome == Outcome::Fail
                 && let Err(error) = &result
             {

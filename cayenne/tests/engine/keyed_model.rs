@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use cayenne::{
-    CompactionOptions, CompactionResources, DeletionMode, Error, Failpoints, KeyCounts, KeyRule, Outcome, Partition,
-    PartitionOptions, Retention, RowOrder, ScanRequest, SchemaChange, Step, TableSettings, WriteMode, WriteOptions,
-    scan,
+    CompactionOptions, CompactionResources, DeletionMode, Error, Failpoints, InstallOptions, KeyCounts, KeyRule,
+    Outcome, Partition, PartitionManifest, PartitionOptions, Retention, RowOrder, ScanRequest, SchemaChange, Step,
+    TableSettings, WriteMode, WriteOptions, scan,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -455,6 +455,19 @@ impl World {
         self.partition = Some(reopen(&self.path(), self.options.clone()).await);
     }
 
+    /// A copy goes on instead. What was staged stays behind.
+    async fn move_away(&mut self) {
+        let pin = self.partition().pin(None).unwrap();
+        let manifest = PartitionManifest::decode(&pin.export().await.unwrap().encode().unwrap()).unwrap();
+        let dir = TempDir::new().unwrap();
+        let target = dir.path().join("p");
+        let install = InstallOptions::default();
+        let copied = Partition::install(&target, &manifest, Arc::new(pin), self.options.clone(), &install).await;
+        self.partition = Some(copied.unwrap());
+        self.dir = dir;
+        self.pending.clear();
+    }
+
     async fn check(&mut self) {
         let partition = self.partition();
         let mut expected: Vec<Row> = self.model.values().copied().collect();
@@ -473,7 +486,7 @@ impl World {
 
     async fn run(mut self) {
         for step in 0..STEPS {
-            let what = self.random.below(24);
+            let what = self.random.below(25);
             match what {
                 0..8 => self.stage_random().await,
                 8..14 => self.publish_random().await,
@@ -490,6 +503,7 @@ impl World {
                 }
                 19 => self.crash_somewhere().await,
                 20..22 => self.compact().await,
+                22 => self.move_away().await,
                 _ => self.alter_random().await,
             }
             if std::env::var_os("CAYENNE_MODEL_SEED").is_some() {

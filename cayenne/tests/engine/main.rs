@@ -20,5 +20,6 @@ mod model;
 mod query;
 mod resources;
 mod roundtrip;
+mod transfer;
 mod types;
 mod versions;

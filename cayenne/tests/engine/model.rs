@@ -7,7 +7,7 @@
 //! To extend it, add an [`Op`] with a weight to [`OPS`] and what it does to [`World::apply`].
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -16,8 +16,8 @@ use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::{array::AsArray, compute::concat_batches};
 use cayenne::{
-    CompactionOptions, CompactionResources, Error, Failpoints, Outcome, Partition, PartitionOptions, PinnedVersion,
-    Retention, ScanRequest, Step, WriteMode, WriteOptions, scan,
+    CompactionOptions, CompactionResources, Error, Failpoints, InstallOptions, Outcome, Partition, PartitionManifest,
+    PartitionOptions, PinnedVersion, Retention, ScanRequest, Step, WriteMode, WriteOptions, scan,
 };
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{col, lit};
@@ -48,6 +48,8 @@ enum Op {
     Pin,
     CollectGarbage,
     Restart,
+    /// Goes on with a copy in another directory.
+    Move,
 }
 
 const OPS: &[(u64, Op)] = &[
@@ -64,6 +66,7 @@ const OPS: &[(u64, Op)] = &[
     (3, Op::Pin),
     (3, Op::CollectGarbage),
     (3, Op::Restart),
+    (2, Op::Move),
 ];
 
 type Rows = BTreeMap<i64, i64>;
@@ -301,6 +304,45 @@ impl World {
                 self.reopen().await;
                 Ok(())
             }
+            Op::Move => self.move_away().await,
+        }
+    }
+
+    /// A copy of the current version, or of one that is pinned, takes the place of the partition.
+    async fn move_away(&mut self) -> cayenne::Result<()> {
+        let newest = self.partition().pin(None)?;
+        let old = self.pins.first().map(|(pin, rows)| (pin.clone(), rows.clone()));
+        if let Some((pin, rows)) = old {
+            let number = self.below(1 << 30);
+            let aside = self.dir.with_extension(format!("old{number}"));
+            let copied = self.install(&pin, &aside).await?;
+            let found = read(&copied.pin(None)?, 2, None).await;
+            assert_eq!(found, rows, "a copy of pinned version {}", pin.version());
+        }
+        let number = self.below(1 << 30);
+        let target = self.dir.with_extension(format!("copy{number}"));
+        let copied = self.install(&newest, &target).await?;
+        drop(newest);
+        self.pins.clear();
+        let current = copied.version();
+        self.history.retain(|version, _| *version == current);
+        self.partition = Some(copied);
+        self.dir = target;
+        self.litter = false;
+        Ok(())
+    }
+
+    async fn install(&mut self, pin: &PinnedVersion, target: &Path) -> cayenne::Result<Partition> {
+        let install = InstallOptions { range_bytes: 1 + self.below(20_000), ..InstallOptions::default() };
+        let manifest = PartitionManifest::decode(&pin.export().await?.encode()?)?;
+        let source = Arc::new(pin.clone());
+        match Partition::install(target, &manifest, source.clone(), self.options(), &install).await {
+            Err(Error::Failpoint(Step::Installed)) => Partition::open(target, self.options()),
+            Err(Error::Failpoint(_)) => {
+                assert!(matches!(Partition::open(target, self.options()), Err(Error::NotAPartition { .. })));
+                Partition::install(target, &manifest, source, self.options(), &install).await
+            }
+            other => other,
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
         | E::DuplicateKey { .. }
         | E::NullInColumn { .. }
         | E::ValueOutOfRange { .. } => ErrorKind::Invalid,
-        E::Format { .. } | E::KeyEncoding { .. } => ErrorKind::Unsupported,
+        E::Format { .. } | E::ManifestFormat { .. } | E::KeyEncoding { .. } => ErrorKind::Unsupported,
         E::WriteInProgress { .. }
         | E::WriteSealed { .. }
         | E::VersionConflict { .. }
@@ -27,7 +27,7 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
         | E::FilesChanged { .. } => ErrorKind::Conflict,
         E::NoVersionAt { .. } => ErrorKind::NotFound,
         // Nothing of a broken write becomes visible: it can be started again.
-        E::InUse { .. } | E::WriterBroken { .. } => ErrorKind::Unavailable,
+        E::InUse { .. } | E::WriterBroken { .. } | E::CopyFailed { .. } => ErrorKind::Unavailable,
         E::DataFusion(_) => {
             let E::DataFusion(inner) = error else { return Error::internal(doing) };
             return Error::from(inner).context(doing);
