@@ -72,10 +72,12 @@ impl Client {
         let seed = context.rng.random::<u64>() >> 16;
         let ask = match context.rng.random_range(0..100) {
             _ if self.only_reads => Ask::Read { table },
-            0..3 => Ask::Create { table, buckets: context.rng.random_range(1..5), replace: false },
-            3 => Ask::Create { table, buckets: context.rng.random_range(1..5), replace: true },
+            0..3 => Ask::Create { table, buckets: context.rng.random_range(0..5), replace: false },
+            3 => Ask::Create { table, buckets: context.rng.random_range(0..5), replace: true },
             4 => Ask::Drop { table },
-            5..35 => Ask::Read { table },
+            5 => Ask::Rename { table, to: TableName::public(format!("t{}", context.rng.random_range(0..TABLES))) },
+            6..10 => Ask::Ensure { table, values: context.rng.random_range(1..5) },
+            10..35 => Ask::Read { table },
             35..40 => write(table, Shape::Overwrite { seed }, context),
             40..65 => write(table, Shape::Transfer { seed }, context),
             _ => write(table, Shape::Insert { seed }, context),

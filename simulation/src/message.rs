@@ -118,10 +118,14 @@ pub struct Stage {
 /// What a client asks for.
 #[derive(Debug, Clone)]
 pub enum Ask {
-    /// A table of so many buckets.
+    /// A table of so many buckets; of none is one that gets a partition for each value.
     Create { table: TableName, buckets: u32, replace: bool },
     /// Its end.
     Drop { table: TableName },
+    /// Another name for it.
+    Rename { table: TableName, to: TableName },
+    /// Partitions for some values.
+    Ensure { table: TableName, values: u32 },
     /// A write.
     Write { operation: Operation, table: TableName, shape: Shape },
     /// All rows of a table.

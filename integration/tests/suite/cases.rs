@@ -163,7 +163,7 @@ fn k04_busy_is_not_dead() {
         while begun.elapsed() < Duration::from_secs(11) {
             let status = client.status().await?;
             for executor in status["executors"].as_array().context("executors in the status")? {
-                seen.insert(executor["state"].to_string());
+                seen.insert(executor["state"].to_string().to_lowercase());
             }
             sleep(Duration::from_millis(200)).await;
         }

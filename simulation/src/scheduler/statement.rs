@@ -53,6 +53,15 @@ impl Scheduler {
                 (Work::Definition, Some(Command::CreateTable(Box::new(new_table(table, buckets, replace)))))
             }
             Ask::Drop { table } => (Work::Definition, Some(Command::DropTable { name: table, if_exists: true })),
+            Ask::Rename { table, to } => {
+                (Work::Definition, Some(Command::RenameTable { name: table, to, if_exists: true }))
+            }
+            Ask::Ensure { table, values } => {
+                // A scheduler that lags behind names a table that may be gone; then the state refuses.
+                let table = self.state.table(&table).map_or(TableId(0), |table| table.id);
+                let partitions = (0..values).map(unplaced).collect();
+                (Work::Definition, Some(Command::EnsurePartitions { table, partitions }))
+            }
             Ask::Read { table } => (Work::Read { table, open: BTreeMap::new(), rows: BTreeMap::new() }, None),
             Ask::Write { operation, table, shape } => {
                 let write = Write {
@@ -114,6 +123,9 @@ impl Scheduler {
         let Some(routes) = routes(&state, &table) else {
             return self.fail(id, ErrorKind::Unavailable, "a partition is not served", context);
         };
+        if routes.is_empty() {
+            return self.fail(id, ErrorKind::NotFound, "no partition yet", context);
+        }
         match &mut statement.work {
             Work::Definition => {}
             Work::Read { open, .. } => {
@@ -288,18 +300,23 @@ fn routes(state: &ClusterState, table: &Table) -> Option<BTreeMap<PartitionId, (
     table.partitions.values().map(route).collect()
 }
 
+/// A partition whose owner the leader chooses.
+fn unplaced(value: u32) -> NewPartition {
+    NewPartition { key: PartitionKey(vec![Some(value.to_string())]), owners: Vec::new() }
+}
+
 fn new_table(name: TableName, buckets: u32, or_replace: bool) -> NewTable {
-    let key = |bucket: u32| PartitionKey(vec![Some(bucket.to_string())]);
+    let expression = if buckets == 0 { "k".to_owned() } else { format!("bucket({buckets}, k)") };
     NewTable {
         name,
         if_not_exists: !or_replace,
         or_replace,
         schema: Schema(Arc::new(ArrowSchema::new(vec![Field::new("k", DataType::Int64, false)]))),
-        partition_spec: PartitionSpec::new(vec![format!("bucket({buckets}, k)")]),
+        partition_spec: PartitionSpec::new(vec![expression]),
         primary_key: Vec::new(),
         params: BTreeMap::new(),
         dataset: None,
         loading: false,
-        partitions: (0..buckets).map(|bucket| NewPartition { key: key(bucket), owners: Vec::new() }).collect(),
+        partitions: (0..buckets).map(unplaced).collect(),
     }
 }

@@ -97,7 +97,7 @@ fn killed_at_every_step() {
             }
             let died = wait_until("the executor dies", Duration::from_secs(5), || {
                 let ended = cluster.executor_ended(VICTIM);
-                async { ended.map(|ended| ended.then_some(())) }
+                async move { ended.map(|ended| ended.then_some(())) }
             });
             died.await.with_context(|| format!("{failpoint} is never met"))?;
             recover(&mut cluster, &mut load).await.with_context(|| failpoint.clone())?;
@@ -119,7 +119,7 @@ async fn killed_while_it_clears_up(cluster: &mut Processes, load: &mut Load) -> 
     cluster.start_executor(VICTIM)?;
     wait_until("the executor dies", Duration::from_secs(20), || {
         let ended = cluster.executor_ended(VICTIM);
-        async { ended.map(|ended| ended.then_some(())) }
+        async move { ended.map(|ended| ended.then_some(())) }
     })
     .await?;
     recover(cluster, load).await.context("RemoveOrphan")
