@@ -20,8 +20,9 @@ use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
 use crate::publish::key_is_there;
 use crate::row_id;
-use crate::state::{Deletes, Staged, StagedKeys, State};
+use crate::state::{Deletes, Staged, StagedKeys, State, VisibleFile};
 use crate::stats::WriteSummary;
+use crate::transaction::{EARLIER_GONE, TransactionPart, TransactionSummary};
 
 /// The keys of a staged write stay in memory if they take at most this part of the budget.
 const STAGED_SHARE: usize = 8;
@@ -187,7 +188,12 @@ impl StagedWriter {
         if self.mode == WriteMode::Overwrite {
             return Err(invalid(format!("write {} replaces all of them anyway", self.write_id)));
         }
-        let Some(known) = inner.state.lock().file(file).cloned() else {
+        let known = {
+            let state = inner.state.lock();
+            // A write of a transaction also deletes rows that the transaction has staged before.
+            state.file(file).or_else(|| state.staged_file(file)).cloned()
+        };
+        let Some(known) = known else {
             let detail = format!("data file '{}' has been replaced", layout::file_name(file));
             return Err(inner.conflict(self.write_id, self.base_version, detail));
         };
@@ -238,6 +244,24 @@ impl StagedWriter {
     /// changed a row that this one deletes; [`Error::DuplicateKey`] when the rule of the write does not allow a key that is
     /// stored. Then nothing of the write remains.
     pub async fn finish(self) -> Result<WriteSummary> {
+        self.end(None).await.map(|ended| ended.whole)
+    }
+
+    /// As [`finish`](Self::finish), of a statement inside a transaction. Together with what the transaction has staged before
+    /// it becomes one write under this one's id: the former id is not known any more.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); [`Error::WriteConflict`] when what was staged before is gone, or when a stored row of
+    /// one of its keys may have been changed since the transaction's snapshot.
+    pub async fn finish_within(self, part: TransactionPart) -> Result<TransactionSummary> {
+        if self.mode != WriteMode::Append {
+            let detail = "a transaction adds and deletes rows one by one".to_owned();
+            return Err(Error::BadOption { option: "mode", detail });
+        }
+        self.end(Some(part)).await
+    }
+
+    async fn end(self, within: Option<TransactionPart>) -> Result<TransactionSummary> {
         let Self { partition, write_id, mode, base_version, files, deletes, keys, _reserved } = self;
         let finished = files.finish().await?;
         let deletes: Deletes =
@@ -247,20 +271,28 @@ impl StagedWriter {
         let schema = Arc::clone(&finished.schema);
         let summary = WriteSummary { data: finished.summary.clone(), deleted_rows, keys: None };
         let mut staged = Staged { mode, schema, base_version, summary, sealed_ms: 0, files, deletes, by_key: None };
+        let own = staged.summary.clone();
+        if let Some(part) = &within {
+            staged = partition.after(part, write_id, staged)?;
+        }
         // Held until the write is recorded: what it counts is what it finds.
         let mut guard = None;
         if let (Some(keys), Some(keyed)) = (keys, &partition.inner.keyed) {
-            guard = Some(partition.settle_keys(keyed, keys, write_id, &mut staged).await?);
+            guard = Some(match &within {
+                None => partition.settle_keys(keyed, keys, write_id, &mut staged).await?,
+                Some(part) => partition.settle_keys_within(keyed, keys, part, write_id, &mut staged).await?,
+            });
         }
-        let summary = staged.summary.clone();
+        let whole = staged.summary.clone();
+        let over = within.and_then(|part| part.over);
         // From here on the blocking task answers for the files: it may commit after the caller has gone.
         partition
             .blocking("recording a staged write", move |inner| {
                 let _guard = guard;
-                seal(inner, write_id, staged, finished)
+                seal(inner, write_id, staged, finished, over)
             })
             .await?;
-        Ok(summary)
+        Ok(TransactionSummary { own, whole })
     }
 }
 
@@ -279,7 +311,10 @@ impl Partition {
         let (hidden, keys) = match collected {
             Some(CollectedKeys { keys, hidden }) => (hidden, Some(Arc::new(keys))),
             None => {
-                let hidden = hide_repeats(keyed, &pin, rule, &staged.files, &deletes).await?;
+                let schema = &pin.view().schema;
+                let files: Vec<VisibleFile> =
+                    staged.files.iter().map(|file| VisibleFile::new(file, 0, schema)).collect();
+                let hidden = hide_repeats(keyed, &pin, rule, &files, &deletes).await?;
                 (hidden.map_err(|repeated| duplicate(&self.inner, repeated.key, true))?, None)
             }
         };
@@ -310,11 +345,18 @@ impl Partition {
     }
 }
 
-fn duplicate(inner: &Inner, key: String, within: bool) -> Error {
+pub(crate) fn duplicate(inner: &Inner, key: String, within: bool) -> Error {
     Error::DuplicateKey { place: Arc::clone(&inner.place), key, within }
 }
 
-fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: FinishedFiles) -> Result<()> {
+/// Records a write, in the place of the one that it goes on with.
+fn seal(
+    inner: &Arc<Inner>,
+    write_id: Uuid,
+    mut write: Staged,
+    mut files: FinishedFiles,
+    over: Option<Uuid>,
+) -> Result<()> {
     inner.step(Step::SyncDirectory)?;
     if !files.records.is_empty() {
         layout::sync_directory(&inner.dir.join(layout::FILES))?;
@@ -328,7 +370,9 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
     }
     let checked = {
         let state = inner.state.lock();
-        let deletes = state.check_deletes(&write.deletes, &write.files);
+        let there = over.is_none_or(|over| state.staged().contains_key(&over));
+        let there = if there { Ok(()) } else { Err(EARLIER_GONE.to_owned()) };
+        let deletes = there.and_then(|()| state.check_deletes(&write.deletes, &write.files));
         deletes.and_then(|()| check_schema_changes(&state, &files))
     };
     checked.map_err(|detail| inner.conflict(write_id, write.base_version, detail))?;
@@ -343,6 +387,7 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         key_rule: write.by_key.as_ref().map(|keys| keys.rule),
         deleted_keys: write.by_key.as_ref().map(|keys| &keys.deleted).filter(|keys| keys.len() > 0),
         now_ms: write.sealed_ms,
+        over,
     });
     if let Err(error) = sealed {
         // If the outcome of the commit is unknown the files must stay; start-up removes them if nothing names them.
@@ -352,7 +397,13 @@ fn seal(inner: &Arc<Inner>, write_id: Uuid, mut write: Staged, mut files: Finish
         return Err(error);
     }
     files.created.keep();
-    inner.state.lock().seal(write_id, write);
+    {
+        let mut state = inner.state.lock();
+        if let Some(over) = over {
+            state.discard(over);
+        }
+        state.seal(write_id, write);
+    }
     inner.step(Step::Sealed)
 }
 

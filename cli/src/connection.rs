@@ -4,9 +4,13 @@ use std::{sync::Arc, time::Duration};
 use ancho_common::error::{Error, ErrorKind, Result};
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use arrow_flight::{
-    Action, FlightInfo, decode::FlightRecordBatchStream, error::FlightError,
-    flight_service_client::FlightServiceClient, sql::client::FlightSqlServiceClient,
+    Action, FlightInfo,
+    decode::FlightRecordBatchStream,
+    error::FlightError,
+    flight_service_client::FlightServiceClient,
+    sql::{EndTransaction, client::FlightSqlServiceClient},
 };
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use tonic::transport::{Channel, Endpoint};
 
@@ -36,6 +40,8 @@ pub struct Target {
 pub struct Connection {
     url: String,
     client: FlightSqlServiceClient<Channel>,
+    /// The open transaction.
+    transaction: Option<Bytes>,
 }
 
 /// What a statement gave.
@@ -64,7 +70,7 @@ impl Connection {
         let inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         let mut client = FlightSqlServiceClient::new_from_inner(inner);
         client.set_header(MESSAGE_BYTES_HEADER, MAX_MESSAGE.to_string());
-        Ok(Self { url: url.to_owned(), client })
+        Ok(Self { url: url.to_owned(), client, transaction: None })
     }
 
     /// The URL it was opened with.
@@ -83,7 +89,12 @@ impl Connection {
     /// # Errors
     /// What the cluster answers.
     pub async fn run(&mut self, sql: &str) -> Result<Outcome> {
-        let mut prepared = self.client.prepare(sql.to_owned(), None).await.map_err(error)?;
+        if let Some(word) = TransactionWord::of(sql) {
+            self.transaction(word).await?;
+            return Ok(Outcome::Changed(0));
+        }
+        let transaction = self.transaction.clone();
+        let mut prepared = self.client.prepare(sql.to_owned(), transaction).await.map_err(error)?;
         let gives_rows = !prepared.dataset_schema().map_err(error)?.fields().is_empty();
         let outcome = if gives_rows {
             let info = prepared.execute().await.map_err(error)?;
@@ -94,6 +105,37 @@ impl Connection {
         // The server keeps nothing for a handle, so a close that fails costs nobody anything.
         let _ = prepared.close().await;
         Ok(outcome)
+    }
+
+    /// Whether a transaction is open.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Begins or ends a transaction.
+    ///
+    /// # Errors
+    /// One is open already, or none is; what the cluster answers.
+    pub async fn transaction(&mut self, word: TransactionWord) -> Result<()> {
+        let open = self.transaction.take();
+        match (word, open) {
+            (TransactionWord::Begin, None) => {
+                self.transaction = Some(self.client.begin_transaction().await.map_err(error)?);
+                Ok(())
+            }
+            (TransactionWord::Begin, open) => {
+                self.transaction = open;
+                Err(Error::invalid("a transaction is open already; end it by COMMIT or ROLLBACK"))
+            }
+            (_, None) => Err(Error::invalid("no transaction is open; BEGIN begins one")),
+            (TransactionWord::Commit, Some(id)) => {
+                self.client.end_transaction(id, EndTransaction::Commit).await.map_err(error)
+            }
+            (TransactionWord::RollBack, Some(id)) => {
+                self.client.end_transaction(id, EndTransaction::Rollback).await.map_err(error)
+            }
+        }
     }
 
     /// Reads what a server has ready.
@@ -135,6 +177,30 @@ impl Connection {
         let reply = self.act("ancho.cluster_status", Vec::new()).await?;
         serde_json::from_slice(&reply)
             .map_err(|e| Error::internal(format!("{} answers the cluster's status in another form: {e}", self.url)))
+    }
+}
+
+/// A statement that begins or ends a transaction: the connection's business, and not sent as a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionWord {
+    /// `BEGIN`
+    Begin,
+    /// `COMMIT`
+    Commit,
+    /// `ROLLBACK`
+    RollBack,
+}
+
+impl TransactionWord {
+    fn of(sql: &str) -> Option<Self> {
+        let words: Vec<String> = sql.trim().trim_end_matches(';').split_whitespace().map(str::to_uppercase).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["BEGIN"] | ["BEGIN" | "START", "TRANSACTION"] | ["BEGIN", "WORK"] => Some(Self::Begin),
+            ["COMMIT" | "END"] | ["COMMIT" | "END", "TRANSACTION" | "WORK"] => Some(Self::Commit),
+            ["ROLLBACK"] | ["ROLLBACK", "TRANSACTION" | "WORK"] => Some(Self::RollBack),
+            _ => None,
+        }
     }
 }
 
@@ -189,6 +255,21 @@ pub fn error(error: FlightError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_transactions_are_told_from_statements() {
+        for (sql, word) in [
+            ("begin", Some(TransactionWord::Begin)),
+            (" Start  Transaction ; ", Some(TransactionWord::Begin)),
+            ("END", Some(TransactionWord::Commit)),
+            ("commit work", Some(TransactionWord::Commit)),
+            ("rollback;", Some(TransactionWord::RollBack)),
+            ("rollback to savepoint a", None),
+            ("select 'begin'", None),
+        ] {
+            assert_eq!(TransactionWord::of(sql), word, "{sql}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_or_refused() {

@@ -230,14 +230,6 @@ def long_error_texts():
     check(len(str(error)) < 8192, f"an error text of {len(str(error))} bytes")
 
 
-def transactions_are_refused():
-    with connect(URL) as connection:
-        fails(lambda: connection.adbc_connection.set_autocommit(False))
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-            same(cursor.fetchall(), [(1,)], "a statement after the refusal")
-
-
 def many_batches_read_partly():
     """A reader that leaves early; the next statement is not disturbed."""
     with connect(URL) as connection:
@@ -303,7 +295,6 @@ run(
         parameters_decide_columns,
         errors_are_typed,
         long_error_texts,
-        transactions_are_refused,
         many_batches_read_partly,
     ]
 )

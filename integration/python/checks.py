@@ -5,7 +5,7 @@ import adbc_driver_manager
 
 
 def connect(url):
-    """A connection in autocommit mode; Ancho has no transactions."""
+    """A connection in autocommit mode."""
     return flightsql.connect(url, autocommit=True)
 
 

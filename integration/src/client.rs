@@ -12,7 +12,10 @@ use arrow::{
 use arrow_flight::{
     Action, FlightData, FlightDescriptor,
     error::FlightError,
-    sql::{CommandStatementUpdate, DoPutUpdateResult, ProstMessageExt, client::FlightSqlServiceClient},
+    sql::{
+        CommandStatementIngest, CommandStatementUpdate, DoPutUpdateResult, EndTransaction, ProstMessageExt,
+        TableDefinitionOptions, TableExistsOption, TableNotExistOption, client::FlightSqlServiceClient,
+    },
 };
 use bytes::Bytes;
 use futures::{TryStreamExt, stream};
@@ -122,6 +125,8 @@ struct Applied {
 pub struct Client {
     url: String,
     inner: FlightSqlServiceClient<Channel>,
+    /// The transaction that its statements are part of.
+    transaction: Option<Bytes>,
 }
 
 impl Client {
@@ -136,7 +141,7 @@ impl Client {
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_max_header_list_size(64 * 1024)
             .tcp_nodelay(true);
-        Ok(Self { url: url.to_owned(), inner: FlightSqlServiceClient::new(endpoint.connect_lazy()) })
+        Ok(Self { url: url.to_owned(), inner: FlightSqlServiceClient::new(endpoint.connect_lazy()), transaction: None })
     }
 
     /// The same connection, with a gRPC deadline in every call that only the server keeps.
@@ -170,7 +175,7 @@ impl Client {
     /// The server's error, a broken connection, or a stream whose schema is not the announced one.
     pub async fn query(&self, sql: &str) -> Result<Answer> {
         let mut client = self.inner.clone();
-        let info = client.execute(sql.to_owned(), None).await?;
+        let info = client.execute(sql.to_owned(), self.transaction.clone()).await?;
         let schema = info.clone().try_decode_schema().map_err(FlightError::from)?;
         let mut batches = Vec::new();
         for endpoint in info.endpoint {
@@ -194,7 +199,7 @@ impl Client {
     /// # Errors
     /// The server's error or a broken connection.
     pub async fn update(&self, sql: &str) -> Result<i64> {
-        let command = CommandStatementUpdate { query: sql.to_owned(), transaction_id: None };
+        let command = CommandStatementUpdate { query: sql.to_owned(), transaction_id: self.transaction.clone() };
         let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
         let request = stream::iter([FlightData { flight_descriptor: Some(descriptor), ..FlightData::default() }]);
         let mut client = self.inner.clone();
@@ -205,6 +210,56 @@ impl Client {
         let result = DoPutUpdateResult::decode(&*reply.app_metadata)
             .map_err(|e| Failure::local(Error::internal(format!("the reply to an update is unreadable: {e}"))))?;
         Ok(result.record_count)
+    }
+
+    /// Adds rows to a table by a bulk ingestion.
+    ///
+    /// # Errors
+    /// The server's error or a broken connection.
+    pub async fn append(&self, table: &str, rows: RecordBatch) -> Result<i64> {
+        let options = TableDefinitionOptions {
+            if_not_exist: TableNotExistOption::Fail.into(),
+            if_exists: TableExistsOption::Append.into(),
+        };
+        let command = CommandStatementIngest {
+            table: table.to_owned(),
+            table_definition_options: Some(options),
+            transaction_id: self.transaction.clone(),
+            ..CommandStatementIngest::default()
+        };
+        Ok(self.inner.clone().execute_ingest(command, stream::iter([Ok(rows)])).await?)
+    }
+
+    /// Begins a transaction: the same connection, with its statements inside.
+    ///
+    /// # Errors
+    /// The server's error or a broken connection.
+    pub async fn begin(&self) -> Result<Self> {
+        let mut client = self.clone();
+        client.transaction = Some(client.inner.begin_transaction().await?);
+        Ok(client)
+    }
+
+    /// Applies the transaction that was begun.
+    ///
+    /// # Errors
+    /// The server's error or a broken connection.
+    pub async fn commit(&self) -> Result<()> {
+        self.end(EndTransaction::Commit).await
+    }
+
+    /// Ends the transaction that was begun without effect.
+    ///
+    /// # Errors
+    /// The server's error or a broken connection.
+    pub async fn roll_back(&self) -> Result<()> {
+        self.end(EndTransaction::Rollback).await
+    }
+
+    async fn end(&self, how: EndTransaction) -> Result<()> {
+        let none = || Failure::local(Error::invalid("the client is in no transaction"));
+        let transaction = self.transaction.clone().ok_or_else(none)?;
+        Ok(self.inner.clone().end_transaction(transaction, how).await?)
     }
 
     /// Sends a management action.

@@ -12,6 +12,7 @@
 pub mod client;
 pub mod cluster;
 pub mod corpus;
+pub mod history;
 pub mod judge;
 pub mod object_store;
 pub mod ports;

@@ -63,6 +63,8 @@ pub struct SchedulerOptions {
     pub session_ttl: Duration,
     /// How long a statement waits for a partition without a serving owner.
     pub partition_wait: Duration,
+    /// A transaction that nobody goes on with for so long is rolled back.
+    pub transaction_idle: Duration,
     /// Streams per task; by default what the executors ask for.
     pub streams: Option<usize>,
     /// Bytes for the parts of queries that run here; 2 GiB unless set.
@@ -85,6 +87,7 @@ impl SchedulerOptions {
             peers: BTreeMap::new(),
             session_ttl: Duration::from_secs(10),
             partition_wait: Duration::from_secs(30),
+            transaction_idle: Duration::from_secs(300),
             streams: None,
             memory_bytes: None,
         }
@@ -227,7 +230,11 @@ fn session_options(options: &SchedulerOptions, url: &str) -> SessionOptions {
 }
 
 fn patience(options: &SchedulerOptions) -> Patience {
-    Patience { partition_wait: options.partition_wait, load_renewal: options.session_ttl / LOAD_RENEWALS }
+    Patience {
+        partition_wait: options.partition_wait,
+        load_renewal: options.session_ttl / LOAD_RENEWALS,
+        transaction_idle: options.transaction_idle,
+    }
 }
 
 impl SchedulerHandle {

@@ -152,14 +152,13 @@ pub(crate) async fn hide_repeats(
     keyed: &Keyed,
     pin: &PinnedVersion,
     rule: KeyRule,
-    files: &[Arc<DataFile>],
+    files: &[VisibleFile],
     deletes: &OrderedDeletes,
 ) -> Result<std::result::Result<HiddenRows, Repeated>> {
-    let rows = files.iter().map(|file| file.summary.rows).sum::<u64>() + deletes.after.len() as u64;
-    let files: Vec<VisibleFile> = files.iter().map(|file| VisibleFile::new(file, 0, &pin.view().schema)).collect();
+    let rows = files.iter().map(|entry| entry.file.summary.rows).sum::<u64>() + deletes.after.len() as u64;
     let mut hidden = HiddenRows::new();
     for share in shares(keyed, rows) {
-        match collect(keyed, pin, rule, &files, deletes, share).await? {
+        match collect(keyed, pin, rule, files, deletes, share).await? {
             Err(repeated) => return Ok(Err(repeated)),
             Ok(collected) => {
                 for (file, rows) in collected.hidden {

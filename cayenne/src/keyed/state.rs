@@ -179,7 +179,7 @@ impl Indexed {
 
     /// Whether what is found is true of the pinned version.
     pub(crate) fn is_of(&self, pin: &PinnedVersion) -> bool {
-        self.generation == Some(pin.generation())
+        !pin.view().private && self.generation == Some(pin.generation())
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct NewWrite<'a> {
     pub(crate) key_rule: Option<KeyRule>,
     pub(crate) deleted_keys: Option<&'a KeyStore>,
     pub(crate) now_ms: u64,
+    /// The staged write that it goes on with, and whose files become its own.
+    pub(crate) over: Option<Uuid>,
 }
 
 /// What expires: versions, files by name, and deletion vectors by file name and the generation that added them.
@@ -76,6 +78,11 @@ impl Metastore {
                     deleted_keys,
                 ],
             )?;
+            if let Some(over) = write.over.map(|over| over.to_string()) {
+                tx.execute("UPDATE files SET write_id = ?2 WHERE write_id = ?1", params![over, id])?;
+                tx.execute("DELETE FROM staged_deletes WHERE write_id = ?1", params![over])?;
+                tx.execute("DELETE FROM writes WHERE write_id = ?1 AND version IS NULL", params![over])?;
+            }
             insert_files(tx, write.files, &file_stats)?;
             let mut insert =
                 tx.prepare("INSERT INTO staged_deletes (write_id, file, positions, sha256) VALUES (?1, ?2, ?3, ?4)")?;

@@ -183,7 +183,7 @@ impl State {
         } else {
             summarize(&files, schema.columns())
         };
-        let view = VersionView { version, generation, schema, files, summary: Arc::new(summary) };
+        let view = VersionView { version, generation, schema, files, summary: Arc::new(summary), private: false };
         Change { removed, added, sequence, vectors, view }
     }
 

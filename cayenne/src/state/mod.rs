@@ -1,6 +1,7 @@
 //! The in-memory picture of the metastore: what a reader or a publisher needs without touching SQLite.
 
 mod change;
+mod transaction;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -182,6 +183,8 @@ pub(crate) struct VersionView {
     pub(crate) schema: Arc<TableSchema>,
     pub(crate) files: Arc<[VisibleFile]>,
     pub(crate) summary: Arc<DataSummary>,
+    /// It also shows what a staged write does, so it is no state that others see.
+    pub(crate) private: bool,
 }
 
 /// A version that can be pinned.
@@ -331,6 +334,11 @@ impl State {
         visible.chain(self.staged.values().flat_map(|write| &write.files))
     }
 
+    /// A file of a staged write.
+    pub(crate) fn staged_file(&self, id: Uuid) -> Option<&Arc<DataFile>> {
+        self.staged.values().flat_map(|write| &write.files).find(|file| file.id == id)
+    }
+
     pub(crate) fn seal(&mut self, write_id: Uuid, write: Staged) {
         self.staged.insert(write_id, write);
     }
@@ -362,6 +370,11 @@ impl State {
         };
         *self.pins.entry((version, view.generation)).or_default() += 1;
         Ok(view)
+    }
+
+    /// Counts one more pin on a view that is pinned.
+    pub(crate) fn pin_again(&mut self, view: &VersionView) {
+        *self.pins.entry((view.version, view.generation)).or_default() += 1;
     }
 
     pub(crate) fn unpin(&mut self, view: &VersionView) {
@@ -455,5 +468,5 @@ fn view(files: &[CataloguedFile], version: u64, entry: &Version) -> VersionView 
     let (generation, schema) = (entry.generation, Arc::clone(&entry.schema));
     let files: Arc<[VisibleFile]> = files.iter().filter_map(|file| file.visible_in(generation, &schema)).collect();
     let summary = Arc::new(change::summarize(&files, schema.columns()));
-    VersionView { version, generation, schema, files, summary }
+    VersionView { version, generation, schema, files, summary, private: false }
 }

@@ -20,6 +20,7 @@ mod model;
 mod query;
 mod resources;
 mod roundtrip;
+mod transactions;
 mod transfer;
 mod types;
 mod versions;

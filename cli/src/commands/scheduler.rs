@@ -44,6 +44,9 @@ pub struct Args {
     /// Longest time that a query waits for a partition without a loaded owner
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     partition_wait: Duration,
+    /// Longest time that nobody goes on with an open transaction before it is rolled back
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    transaction_idle: Duration,
     /// Time without a sign of life after which an executor's session ends
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     session_ttl: Duration,
@@ -113,6 +116,7 @@ fn options(args: Args) -> anyhow::Result<SchedulerOptions> {
         peers,
         session_ttl: args.session_ttl,
         partition_wait: args.partition_wait,
+        transaction_idle: args.transaction_idle,
         streams: args.streams,
         memory_bytes: args.memory,
     })

@@ -9,7 +9,7 @@ use ancho_common::error::Error;
 use anyhow::Context;
 
 use crate::{
-    connection::{Connection, Target},
+    connection::{Connection, Target, TransactionWord},
     output,
     shell::{
         render::{Expanded, Format},
@@ -93,10 +93,25 @@ async fn run_all(connection: &mut Connection, text: &str, settings: &Settings) -
         };
         out.flush()?;
         let Err(error) = ran else { continue };
+        leave_transaction(connection).await;
         if output::is_broken_pipe(&error) || statements.len() == 1 {
             return Err(error);
         }
         return Err(error.context(format!("statement {} in line {}", position + 1, statement.line)));
     }
+    anyhow::ensure!(
+        !leave_transaction(connection).await,
+        "the statements end inside a transaction, which was rolled back: end it by COMMIT"
+    );
     Ok(())
+}
+
+/// Rolls an open transaction back. Whether there was one.
+async fn leave_transaction(connection: &mut Connection) -> bool {
+    let open = connection.in_transaction();
+    if open {
+        // Without an answer the cluster ends it by itself.
+        let _ = connection.transaction(TransactionWord::RollBack).await;
+    }
+    open
 }

@@ -33,6 +33,7 @@ pub const COMMANDS: [(&str, &str, &str); 7] = [
 ];
 
 const PROMPT: &str = "ancho> ";
+const IN_TRANSACTION: &str = "ancho*> ";
 const CONTINUED: &str = "   ... ";
 const HISTORY_ENTRIES: usize = 5000;
 
@@ -81,7 +82,8 @@ impl Repl {
         self.refresh_names();
         let mut pending = String::new();
         loop {
-            match editor.readline(if pending.is_empty() { PROMPT } else { CONTINUED }) {
+            let prompt = if self.connection.in_transaction() { IN_TRANSACTION } else { PROMPT };
+            match editor.readline(if pending.is_empty() { prompt } else { CONTINUED }) {
                 Ok(line) => {
                     let text = std::mem::take(&mut pending) + &line;
                     let (next, rest, complete) = self.take(&text);

@@ -29,10 +29,12 @@ use datafusion::{
     optimizer::{Analyzer, AnalyzerRule},
 };
 
+use crate::assertion;
+
 /// Scalar functions that plans of any session refer to.
 #[must_use]
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    let others = [only_value::only_value(), year_bounds::date_part_within_bounds()];
+    let others = [only_value::only_value(), year_bounds::date_part_within_bounds(), assertion::assert()];
     operators::Operation::ALL.into_iter().map(operators::function).chain(others).collect()
 }
 

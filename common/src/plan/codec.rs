@@ -100,11 +100,17 @@ fn to_usize(numbers: &[u64]) -> Result<Vec<usize>> {
 }
 
 fn decode_partition(p: &v1::ScanPartition) -> Result<ScanPartition> {
-    let write_id = match p.write_id.as_str() {
-        "" => None,
-        text => Some(WriteId::parse(text).map_err(|e| DataFusionError::Internal(e.to_string()))?),
+    let write = |text: &str| match text {
+        "" => Ok(None),
+        text => WriteId::parse(text).map(Some).map_err(|e| DataFusionError::Internal(e.to_string())),
     };
-    Ok(ScanPartition { partition: PartitionId(p.partition_id), epoch: p.epoch, version: p.version, write_id })
+    Ok(ScanPartition {
+        partition: PartitionId(p.partition_id),
+        epoch: p.epoch,
+        version: p.version,
+        write_id: write(&p.write_id)?,
+        staged: write(&p.staged)?,
+    })
 }
 
 fn encode_scan(scan: &CayenneScanExec, converter: &dyn PhysicalProtoConverterExtension) -> Result<Vec<u8>> {
@@ -138,6 +144,7 @@ fn encode_scan(scan: &CayenneScanExec, converter: &dyn PhysicalProtoConverterExt
                 epoch: p.epoch,
                 version: p.version,
                 write_id: p.write_id.map(|w| w.to_string()).unwrap_or_default(),
+                staged: p.staged.map(|w| w.to_string()).unwrap_or_default(),
             })
             .collect(),
         by_bucket: parts.stream_of.is_some(),

@@ -21,6 +21,8 @@ pub struct ScanPartition {
     pub version: u64,
     /// The write that made that version, so that an owner that has it staged can publish it first.
     pub write_id: Option<WriteId>,
+    /// What the reader's own transaction has staged on that version.
+    pub staged: Option<WriteId>,
 }
 
 /// One executor's part of a scan.

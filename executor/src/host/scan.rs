@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::{
     error::{Error, Result},
-    plan::host::{LocalScan, ScanHost, ScanPartition},
+    plan::host::{LocalScan, ScanHost},
 };
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
@@ -32,10 +32,10 @@ impl ScanHost for PartitionHost {
         }
         metrics::counter!(metric::SCANS).increment(1);
         let mut pins = Vec::with_capacity(request.partitions.len());
-        for ScanPartition { partition, epoch, version, write_id } in &request.partitions {
-            let pin = self.pin(*partition, *epoch, *version, *write_id).await?;
+        for wanted in &request.partitions {
+            let pin = self.pin(wanted).await?;
             check_columns(&request, &pin)?;
-            pins.push((*partition, pin));
+            pins.push((wanted.partition, pin));
         }
         let wanted = WantedColumns::of(&request);
         let scan = ScanRequest {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ancho_common::{
     error::{Error, ErrorKind, Result},
     ids::{PartitionId, WriteId},
+    plan::host::ScanPartition,
 };
 use cayenne::{Partition, PinnedVersion};
 
@@ -19,19 +20,14 @@ impl PartitionHost {
         self.lease.check(&self.executor_id.0)
     }
 
-    /// One version of one partition, pinned for a reader. `write` is the write that made the version: a version that
-    /// is committed and not yet published here is published first.
+    /// One version of one partition, pinned for a reader. A version that is committed and not yet published here is
+    /// published first. Readers inside a transaction also see what it has staged.
     ///
     /// # Errors
     /// `Unavailable` while the session has lapsed or the partition cannot be served; `StaleRoute` when it is not here
-    /// under that epoch or not at that version.
-    pub async fn pin(
-        &self,
-        partition: PartitionId,
-        epoch: u64,
-        version: u64,
-        write: Option<WriteId>,
-    ) -> Result<PinnedVersion> {
+    /// under that epoch or not at that version; `Conflict` when what the transaction has staged is gone.
+    pub async fn pin(&self, wanted: &ScanPartition) -> Result<PinnedVersion> {
+        let ScanPartition { partition, epoch, version, write_id: write, staged } = *wanted;
         self.check_lease()?;
         let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
         self.check_epoch(&slot, epoch)?;
@@ -42,7 +38,17 @@ impl PartitionHost {
             }
         }
         let stored = self.reach(&slot, version, write).await?;
-        stored.pin(Some(version)).map_err(|e| from_storage("reading a partition", e))
+        let pin = match staged {
+            None => stored.pin(Some(version)),
+            Some(staged) => stored.pin_with(version, staged.0),
+        };
+        pin.map_err(|error| match error {
+            cayenne::Error::UnknownWrite { .. } => Error::conflict(format!(
+                "{}: what the transaction has written is not there any more; run the transaction again",
+                slot.place()
+            )),
+            other => from_storage("reading a partition", other),
+        })
     }
 
     /// The open partition for a writer that comes with an epoch. An assignment that is on its way is waited for.

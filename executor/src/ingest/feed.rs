@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::error::{Error, Result};
 use arrow::array::RecordBatch;
-use cayenne::Partition;
+use cayenne::{Partition, TransactionPart};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ const WAITING_BATCHES: usize = 1;
 enum Message {
     Rows { batch: RecordBatch, bytes: usize },
     Deletes(RecordBatch),
-    Finish,
+    Finish(Option<TransactionPart>),
 }
 
 /// A running writer. Without a finish it stops and removes what it wrote.
@@ -63,10 +63,10 @@ impl Feed {
         FeedSender { sender: self.sender.clone(), cancel: self.cancel.clone() }
     }
 
-    /// Makes the rows durable.
-    pub(super) async fn finish(self) -> Result<Staged> {
+    /// Makes the rows durable, perhaps as a part of a transaction.
+    pub(super) async fn finish(self, within: Option<TransactionPart>) -> Result<Staged> {
         // A closed channel means that the task has ended; its result says why.
-        let _ = self.sender.send(Message::Finish).await;
+        let _ = self.sender.send(Message::Finish(within)).await;
         self.task.await.map_err(|e| Error::internal(format!("writing a partition stopped: {e}")))?
     }
 
@@ -125,7 +125,7 @@ async fn run(
                 taken = part.take_in(batch, bytes) => taken?,
             },
             Some(Message::Deletes(names)) => part.delete(&names)?,
-            Some(Message::Finish) => return part.finish().await,
+            Some(Message::Finish(within)) => return part.finish(within).await,
             None => return given_up(),
         }
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::error::{Error, Result};
 use arrow::{array::RecordBatch, compute::concat_batches};
-use cayenne::{Partition, StagedWriter, WriteSummary};
+use cayenne::{Partition, StagedWriter, TransactionPart, TransactionSummary, WriteSummary};
 
 use super::{
     encoders::{Buffered, EncoderPermit, Encoders, OpenPart, leaf_columns},
@@ -41,6 +41,8 @@ pub(super) struct PartWriter {
 pub(super) struct Staged {
     /// What it does.
     pub(super) summary: WriteSummary,
+    /// The same together with what its transaction did before.
+    pub(super) whole: WriteSummary,
     /// Deletes were checked against this version.
     pub(super) base_version: u64,
 }
@@ -99,8 +101,8 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Makes everything durable.
-    pub(super) async fn finish(mut self) -> Result<Staged> {
+    /// Makes everything durable, perhaps as a part of a transaction.
+    pub(super) async fn finish(mut self, within: Option<TransactionPart>) -> Result<Staged> {
         if self.deleted != self.named {
             return Err(Error::invalid(format!(
                 "table {}: a stored row is matched by more than one row of the source; make the condition unique for it",
@@ -111,11 +113,14 @@ impl PartWriter {
             self.open_file().await?;
         }
         let Self { doing, writer, permit, base_version, .. } = self;
-        let finished = writer.finish().await;
+        let finished = match within {
+            None => writer.finish().await.map(|whole| TransactionSummary { own: whole.clone(), whole }),
+            Some(part) => writer.finish_within(part).await,
+        };
         // Only now are the encoder's buffers gone.
         drop(permit);
-        let summary = finished.map_err(|e| from_storage(&doing, e))?;
-        Ok(Staged { summary, base_version })
+        let TransactionSummary { own, whole } = finished.map_err(|e| from_storage(&doing, e))?;
+        Ok(Staged { summary: own, whole, base_version })
     }
 
     /// Gives the open file back.

@@ -7,7 +7,7 @@ use ancho_common::{
     plan::changes::KeyRule,
 };
 use ancho_proto::v1 as proto;
-use cayenne::WriteSummary;
+use cayenne::{TransactionPart, WriteSummary};
 use futures::future::join_all;
 
 use super::{
@@ -95,9 +95,9 @@ impl Ingest {
             SealStep::Already(sealed) => return Ok(sealed),
             SealStep::Finish { feed, .. } => feed,
         };
-        let Staged { summary: written, base_version } = feed.finish().await?;
-        let effect = if write.overwrite { Effect::of_overwrite(&written) } else { Effect::of(&written) };
-        let WriteSummary { data: summary, deleted_rows, keys } = written;
+        let Staged { summary: written, whole, base_version } = feed.finish(transaction_part(part)?).await?;
+        let effect = if write.overwrite { Effect::of_overwrite(&whole) } else { Effect::of(&whole) };
+        let WriteSummary { data: summary, deleted_rows, .. } = written;
         metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
         metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
         self.host.note_staged(partition, write.id, part.epoch);
@@ -106,19 +106,26 @@ impl Ingest {
         check_rows(&format!("partition id {partition}, as stored"), write, held, expected(part))?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.
         self.host.check_held(partition, part.epoch)?;
+        let builds_on_version = whole.deleted_rows > 0 || (whole.keys.is_some() && !write.overwrite);
         let sealed = proto::SealedPartition {
             partition_id: part.partition_id,
             rows: held.rows,
-            bytes: summary.bytes,
-            columns: columns::to_json(&summary)?,
+            bytes: whole.data.bytes,
+            columns: columns::to_json(&whole.data)?,
             deletes: deleted_rows,
-            base_version: (deleted_rows > 0 || (keys.is_some() && !write.overwrite)).then_some(base_version),
+            base_version: builds_on_version.then_some(base_version),
             added: effect.added,
             removed: effect.removed,
         };
         write.sealed(partition, sealed.clone());
         Ok(sealed)
     }
+}
+
+fn transaction_part(part: &proto::SealPartition) -> Result<Option<TransactionPart>> {
+    let Some(within) = &part.within else { return Ok(None) };
+    let over = if within.over.is_empty() { None } else { Some(write_id(&within.over)?.0) };
+    Ok(Some(TransactionPart { snapshot: within.snapshot, over }))
 }
 
 fn expected(part: &proto::SealPartition) -> Received {

@@ -52,6 +52,7 @@ async fn seal(node: &Node, write: WriteId, rows: u64, deletes: u64) -> Result<pr
         expected_rows: rows,
         overwrite: false,
         expected_deletes: deletes,
+        within: None,
     };
     let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions: vec![part] };
     Ok(node.client.clone().seal(request).await?.into_inner().partitions.remove(0))

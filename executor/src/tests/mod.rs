@@ -172,6 +172,7 @@ impl Node {
                 expected_rows: *expected_rows,
                 overwrite,
                 expected_deletes: 0,
+                within: None,
             })
             .collect();
         let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions };
@@ -227,6 +228,7 @@ fn scan_of(partitions: &[(u64, u64, u64, Option<WriteId>)]) -> LocalScan {
                 epoch: *epoch,
                 version: *version,
                 write_id: *write_id,
+                staged: None,
             })
             .collect(),
         projection: None,

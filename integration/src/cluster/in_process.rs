@@ -22,6 +22,7 @@ pub struct ClusterBuilder {
     executors: usize,
     streams: usize,
     partition_wait: Duration,
+    transaction_idle: Duration,
     session_ttl: Duration,
 }
 
@@ -32,6 +33,7 @@ impl Default for ClusterBuilder {
             executors: 2,
             streams: 2,
             partition_wait: Duration::from_secs(30),
+            transaction_idle: Duration::from_secs(300),
             // A debug build on a busy machine may pause for long.
             session_ttl: Duration::from_secs(30),
         }
@@ -64,6 +66,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn partition_wait(mut self, wait: Duration) -> Self {
         self.partition_wait = wait;
+        self
+    }
+
+    /// When an open transaction is rolled back that nobody goes on with.
+    #[must_use]
+    pub fn transaction_idle(mut self, limit: Duration) -> Self {
+        self.transaction_idle = limit;
         self
     }
 
@@ -106,6 +115,7 @@ impl ClusterBuilder {
                     peers: peers.clone(),
                     session_ttl: self.session_ttl,
                     partition_wait: self.partition_wait,
+                    transaction_idle: self.transaction_idle,
                     streams: Some(self.streams),
                     memory_bytes: None,
                 })
@@ -127,6 +137,12 @@ impl Cluster {
     #[must_use]
     pub fn flight_url(&self) -> String {
         flight_url(&self.options[0])
+    }
+
+    /// Where the first scheduler serves HTTP.
+    #[must_use]
+    pub fn http_address(&self) -> Option<String> {
+        self.schedulers.first()?.http_addr().map(|address| address.to_string())
     }
 
     /// A client of the first scheduler.

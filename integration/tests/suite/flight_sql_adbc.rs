@@ -33,6 +33,11 @@ fn statements() {
 }
 
 #[test]
+fn transactions() {
+    script("adbc_transactions.py", 1);
+}
+
+#[test]
 fn metadata() {
     script("adbc_metadata.py", 1);
 }

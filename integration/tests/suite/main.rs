@@ -4,6 +4,7 @@
 //! * `changes` – statements that change rows
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
 //! * `loading` – datasets from files and from S3
+//! * `transactions` – several statements that commit as one
 //! * `flight_sql_adbc` – the ADBC driver as a client
 //! * `abandoned` – statements whose client is gone, or whose time is over
 //! * `crash_matrix` – an executor that dies, or whose disk is full, exactly at each durable step
@@ -23,3 +24,4 @@ mod leader_kill;
 mod loading;
 mod replacing;
 mod tidy;
+mod transactions;

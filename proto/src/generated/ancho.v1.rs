@@ -1039,7 +1039,7 @@ pub struct SealRequest {
     pub partitions: ::prost::alloc::vec::Vec<SealPartition>,
 }
 #[allow(clippy::all)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SealPartition {
     #[prost(uint64, tag = "1")]
     pub partition_id: u64,
@@ -1054,6 +1054,20 @@ pub struct SealPartition {
     /// Deletes that all senders say they sent. Each must be of another row.
     #[prost(uint64, tag = "5")]
     pub expected_deletes: u64,
+    /// Present for a statement inside a transaction.
+    #[prost(message, optional, tag = "6")]
+    pub within: ::core::option::Option<TransactionPart>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TransactionPart {
+    /// The version that the transaction reads.
+    #[prost(uint64, tag = "1")]
+    pub snapshot: u64,
+    /// The sealed write with all that the transaction did to the partition before; empty for none. It becomes part of the
+    /// write that is sealed, whose statistics and effects are those of both.
+    #[prost(string, tag = "2")]
+    pub over: ::prost::alloc::string::String,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1772,6 +1786,9 @@ pub struct ScanPartition {
     pub version: u64,
     #[prost(string, tag = "4")]
     pub write_id: ::prost::alloc::string::String,
+    /// What the reader's own transaction has staged on that version; empty outside of one.
+    #[prost(string, tag = "5")]
+    pub staged: ::prost::alloc::string::String,
 }
 /// Routes the rows of its input to the owners of their partitions.
 #[allow(clippy::all)]

@@ -36,6 +36,8 @@ pub struct StatementHandle {
     pub parameters: Option<RecordBatch>,
     /// The update was applied and changed so many rows: what is left is to tell.
     pub changed: Option<i64>,
+    /// The transaction that it is part of, known to the scheduler that began it.
+    pub transaction: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -52,13 +54,15 @@ struct Wire {
     parameters: Option<Bytes>,
     #[prost(int64, optional, tag = "5")]
     changed: Option<i64>,
+    #[prost(string, optional, tag = "6")]
+    transaction: Option<String>,
 }
 
 impl StatementHandle {
     /// A statement without parameters.
     #[must_use]
     pub fn plain(sql: String, kind: StatementKind) -> Self {
-        Self { sql, kind, wanted: Arc::new(Schema::empty()), parameters: None, changed: None }
+        Self { sql, kind, wanted: Arc::new(Schema::empty()), parameters: None, changed: None, transaction: None }
     }
 
     /// The handle as bytes.
@@ -74,6 +78,7 @@ impl StatementHandle {
             wanted,
             parameters,
             changed: self.changed,
+            transaction: self.transaction.clone(),
         };
         let bytes = [MAGIC, &wire.encode_to_vec()].concat();
         if bytes.len() > MAX_HANDLE_BYTES {
@@ -104,6 +109,7 @@ impl StatementHandle {
             wanted,
             parameters,
             changed: wire.changed,
+            transaction: wire.transaction,
         })
     }
 }
@@ -144,6 +150,7 @@ mod tests {
                     wanted: batch.schema(),
                     parameters: parameters.clone(),
                     changed: (kind == StatementKind::Update).then_some(0),
+                    transaction: (kind == StatementKind::Query).then(|| "t".to_owned()),
                 };
                 let bytes = handle.encode().unwrap();
                 assert_eq!(StatementHandle::decode(&bytes).unwrap(), handle);

@@ -2,6 +2,7 @@
 //!
 //! * [`service`] – the trait, implemented by the query side of the scheduler
 //! * [`statements`] – rules that hold for every front end: rows per binding, updates run as queries
+//! * [`script`] – a whole transaction in one request
 //! * [`caller`] – whether somebody still waits for a statement
 //! * [`placeholders`], [`binding`], [`handle`] – parameters numbered, in the types wanted, and carried by the client
 //! * [`edge`], [`split`] – Arrow types that leave the cluster, and how much of them at a time
@@ -17,6 +18,7 @@ pub mod handle;
 pub mod http;
 pub mod metrics;
 pub mod placeholders;
+pub mod script;
 pub mod server;
 pub mod service;
 pub mod split;

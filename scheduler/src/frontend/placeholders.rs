@@ -56,12 +56,12 @@ pub fn number_placeholders(sql: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(out))
 }
 
-fn is_word(byte: u8) -> bool {
+pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
 /// Length of a quoted text that starts at the first byte; a doubled quote stands for itself.
-fn quoted_len(text: &[u8], quote: u8, escapes: bool) -> usize {
+pub(super) fn quoted_len(text: &[u8], quote: u8, escapes: bool) -> usize {
     let mut at = 1;
     while at < text.len() {
         if escapes && text[at] == b'\\' {
@@ -78,7 +78,7 @@ fn quoted_len(text: &[u8], quote: u8, escapes: bool) -> usize {
     text.len()
 }
 
-fn comment_len(text: &[u8]) -> usize {
+pub(super) fn comment_len(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0);
     while at + 1 < text.len() {
         match &text[at..at + 2] {
@@ -100,7 +100,7 @@ fn comment_len(text: &[u8]) -> usize {
 }
 
 /// Length of `$tag$ … $tag$`, or 1 if the dollar opens no such text.
-fn dollar_quoted_len(text: &str) -> usize {
+pub(super) fn dollar_quoted_len(text: &str) -> usize {
     let Some(tag_end) = text[1..].find('$').map(|i| i + 2) else { return 1 };
     let tag = &text[..tag_end];
     if !tag[1..tag_end - 1].bytes().all(is_word) {

@@ -194,6 +194,41 @@ pub trait SqlService: Send + Sync + 'static {
         Err(Error::unsupported(format!("table {}: bulk ingestion is not supported here", ingest.table)))
     }
 
+    /// Begins a transaction; its id. Statements of it go to [`SqlService::within`].
+    ///
+    /// # Errors
+    /// `Exhausted` when too many are open, `Unavailable` when no majority of schedulers is reached.
+    async fn begin(&self) -> Result<String> {
+        Err(no_transactions())
+    }
+
+    /// Applies all that a transaction did, or nothing of it; either way it is over.
+    ///
+    /// The front ends never drop the future.
+    ///
+    /// # Errors
+    /// `Conflict` when another write came first or the transaction is not open; that of a statement that failed before; `Unknown`
+    /// when nobody knows whether it was applied.
+    async fn commit(&self, _transaction: &str, _: &Caller) -> Result<()> {
+        Err(no_transactions())
+    }
+
+    /// Ends a transaction without effect. Fine if it is over.
+    ///
+    /// # Errors
+    /// There are no transactions here.
+    async fn roll_back(&self, _transaction: &str) -> Result<()> {
+        Err(no_transactions())
+    }
+
+    /// The service as a transaction sees it. The first statement that fails there ends it.
+    ///
+    /// # Errors
+    /// `Conflict` when it is not open at this scheduler.
+    fn within(&self, _transaction: &str) -> Result<SharedService> {
+        Err(no_transactions())
+    }
+
     /// Catalogs, schemas and tables.
     ///
     /// # Errors
@@ -208,6 +243,10 @@ pub trait SqlService: Send + Sync + 'static {
 
     /// Whether this node can serve statements now.
     fn ready(&self) -> Readiness;
+}
+
+fn no_transactions() -> Error {
+    Error::unsupported("transactions are not offered here")
 }
 
 /// The error of row `row` of `rows`. Once a row is applied, sending all of them again would apply it twice: such an

@@ -22,7 +22,7 @@ use super::{
     handlers::{self, Workers},
     partitioners::Partitioners,
     rules::rules,
-    topology::Topology,
+    topology::{StagedWrites, Topology},
     write::AnchoQueryPlanner,
 };
 use crate::state::ClusterState;
@@ -121,6 +121,19 @@ impl Sessions {
     /// # Errors
     /// The session's changed options do not fit a header.
     pub fn open(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<SessionState> {
+        self.open_within(state, options, Arc::default())
+    }
+
+    /// The same for a statement inside a transaction, which also sees what that has `staged`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_within(
+        &self,
+        state: &Arc<ClusterState>,
+        options: PlanOptions,
+        staged: Arc<StagedWrites>,
+    ) -> Result<SessionState> {
         let mut urls: Vec<Url> = state.live_executors().filter_map(|e| Url::parse(&e.url).ok()).collect();
         urls.sort();
         let streams =
@@ -141,6 +154,7 @@ impl Sessions {
             partitioners: self.partitioners.clone(),
             gather: options.gather,
             bounds: options.bounds,
+            staged,
         }));
         config.set_distributed_max_tasks_per_stage(urls.len().max(2))?;
         config.set_distributed_compression(compression(&urls))?;

@@ -70,7 +70,7 @@ impl AnchoTable {
         let partitions = kept
             .iter()
             // An empty partition needs no owner: it has no rows to read.
-            .filter(|p| p.version > 0)
+            .filter(|p| p.version > 0 || topology.staged.contains_key(&p.id))
             .map(|p| topology.place(&self.table, p))
             .collect::<ancho_common::error::Result<_>>()?;
         let layout = partitioner.single_bucket().map(|(buckets, column)| BucketLayout {

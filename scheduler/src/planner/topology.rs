@@ -1,8 +1,9 @@
 //! The one view of the cluster that a query plans on: committed versions and owners, taken once.
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
     error::{Error, Result},
+    ids::{PartitionId, WriteId},
     plan::{
         host::ScanPartition,
         scan::{PlacedPartition, Slot},
@@ -29,7 +30,12 @@ pub struct Topology {
     pub gather: bool,
     /// Scans tell the planner the bounds of columns.
     pub bounds: bool,
+    /// What the transaction that plans has staged, by partition; nothing outside of one.
+    pub staged: Arc<StagedWrites>,
 }
+
+/// The staged write in each partition that a transaction has changed.
+pub type StagedWrites = BTreeMap<PartitionId, WriteId>;
 
 impl Topology {
     /// What to read of a partition, and where.
@@ -60,6 +66,7 @@ impl Topology {
                 epoch: partition.epoch,
                 version: partition.version,
                 write_id,
+                staged: self.staged.get(&partition.id).copied(),
             },
             owner: Slot { executor: owner.id.0.clone(), url: owner.url.clone() },
             bucket,

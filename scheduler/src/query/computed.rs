@@ -84,6 +84,24 @@ impl SqlService for Computed {
         self.run(|inner| async move { inner.ingest(ingest, &caller).await }).await
     }
 
+    async fn begin(&self) -> Result<String> {
+        self.run(|inner| async move { inner.begin().await }).await
+    }
+
+    async fn commit(&self, transaction: &str, caller: &Caller) -> Result<()> {
+        let (transaction, caller) = (transaction.to_owned(), caller.clone());
+        self.run(|inner| async move { inner.commit(&transaction, &caller).await }).await
+    }
+
+    async fn roll_back(&self, transaction: &str) -> Result<()> {
+        let transaction = transaction.to_owned();
+        self.run(|inner| async move { inner.roll_back(&transaction).await }).await
+    }
+
+    fn within(&self, transaction: &str) -> Result<SharedService> {
+        Ok(Arc::new(Self::new(self.inner.within(transaction)?, self.compute.clone())))
+    }
+
     fn catalog(&self) -> Result<CatalogListing> {
         self.inner.catalog()
     }

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 
 use ancho_common::{
     error::{Error, Result},
-    plan::channels::Channels,
+    plan::{changes::WriteForm, channels::Channels},
 };
 use arrow::{
     array::RecordBatch,
@@ -31,14 +31,15 @@ use super::{
     retry::{surface, until_alone, until_served},
     statement::{Statement, of_query},
     status,
+    transaction::{InTransaction, Transaction, Transactions},
     write::{WriteKind, Writer},
 };
 use crate::{
     frontend::{
         caller::Caller,
         service::{
-            CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo,
-            TableType,
+            CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SharedService, SqlService,
+            StatementKind, TableInfo, TableType,
         },
     },
     planner::{
@@ -60,6 +61,9 @@ pub struct QueryEngine {
     writer: Writer,
     recent: RecentPlans,
     patience: Patience,
+    transactions: Transactions,
+    /// The transaction whose statements it runs; otherwise each commits by itself.
+    within: Option<Arc<Transaction>>,
 }
 
 /// How long statements wait, and how often they say that they go on.
@@ -69,6 +73,8 @@ pub struct Patience {
     pub partition_wait: Duration,
     /// Time between two renewals of a load: a small part of the time after which the leader gives one up.
     pub load_renewal: Duration,
+    /// Longest time without a statement of an open transaction.
+    pub transaction_idle: Duration,
 }
 
 impl QueryEngine {
@@ -76,11 +82,54 @@ impl QueryEngine {
     #[must_use]
     pub fn new(node: RaftNode, sessions: Sessions, channels: Channels, patience: Patience) -> Self {
         let writer = Writer::new(node.clone(), channels);
-        Self { node, sessions, writer, recent: RecentPlans::default(), patience }
+        let transactions = Transactions::new(writer.clone(), patience.transaction_idle);
+        Self { node, sessions, writer, recent: RecentPlans::default(), patience, transactions, within: None }
+    }
+
+    /// The same, inside a transaction.
+    fn inside(&self, transaction: &Arc<Transaction>) -> Self {
+        Self { within: Some(Arc::clone(transaction)), recent: RecentPlans::default(), ..self.clone() }
+    }
+
+    /// What statements read, the newest state being this.
+    fn seen(&self, newest: Arc<ClusterState>) -> Arc<ClusterState> {
+        self.within.as_ref().map_or_else(|| Arc::clone(&newest), |transaction| transaction.sees(&newest))
     }
 
     fn attempt(&self, state: &Arc<ClusterState>, options: PlanOptions) -> Result<Attempt> {
-        Ok(Attempt::new(self.sessions.open(state, options)?))
+        let staged = self.within.as_ref().map(|transaction| transaction.staged()).unwrap_or_default();
+        Ok(Attempt::new(self.sessions.open_within(state, options, staged)?))
+    }
+
+    /// Runs what takes effect at once. Inside a transaction that is fine as long as this has changed nothing; it reads the newest
+    /// state afterwards.
+    pub(super) async fn at_once<T, F, Fut>(&self, what: &str, work: F) -> Result<T>
+    where
+        F: FnOnce(Self) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let Some(transaction) = &self.within else { return work(self.clone()).await };
+        transaction.check_unchanged(what)?;
+        let outcome = work(Self { within: None, ..self.clone() }).await;
+        transaction.renew();
+        outcome
+    }
+
+    /// Writes rows as a statement's own write or as a part of the transaction; how many rows of the table it concerned.
+    async fn write_rows(
+        &self,
+        attempt: &Attempt,
+        (state, table): (&ClusterState, &Table),
+        input: LogicalPlan,
+        kind: WriteKind<'_>,
+        caller: &Caller,
+    ) -> PlanResult<u64> {
+        let Some(transaction) = &self.within else {
+            return self.writer.write(attempt, state, table, input, kind, caller).await;
+        };
+        let staged = transaction.staged();
+        let write = self.writer.write_within(attempt, (state, table), input, kind, caller, &staged).await?;
+        Ok(write.map_or(0, |write| transaction.staged_more(write)))
     }
 
     /// Runs `work` on the newest state until it does not fail for a reason that passes.
@@ -90,6 +139,7 @@ impl QueryEngine {
         Fut: Future<Output = PlanResult<T>>,
     {
         until_served(&self.node, self.patience.partition_wait, |state, options| {
+            let state = self.seen(state);
             let attempt = self.attempt(&state, options);
             let work = &work;
             // Boxed, here and at the entries: the nested futures of a statement are too deep for the compiler otherwise.
@@ -104,12 +154,26 @@ impl QueryEngine {
         F: Fn(Arc<ClusterState>, Attempt) -> Fut,
         Fut: Future<Output = PlanResult<T>>,
     {
-        until_alone(self.patience.partition_wait, || self.attempts(&work)).await
+        match self.within {
+            None => until_alone(self.patience.partition_wait, || self.attempts(&work)).await,
+            // Its snapshot stays the same, so the same would come of it.
+            Some(_) => self.attempts(&work).await,
+        }
     }
 
     /// The replicated state behind this engine.
     pub(crate) fn node(&self) -> &RaftNode {
         &self.node
+    }
+
+    /// What statements read now.
+    pub(super) async fn state(&self) -> Result<Arc<ClusterState>> {
+        Ok(self.seen(self.node.linearizable().await?))
+    }
+
+    /// The transaction that statements are part of.
+    pub(super) fn transaction(&self) -> Option<&Arc<Transaction>> {
+        self.within.as_ref()
     }
 
     /// Creates a table and begins its load.
@@ -197,7 +261,7 @@ impl QueryEngine {
             };
             let name = ddl::table_name(&dml.table_name)?;
             let table = existing(&state, &name)?;
-            self.writer.write(&attempt, &state, &table, dml.input.as_ref().clone(), kind, caller).await
+            self.write_rows(&attempt, (&state, &table), dml.input.as_ref().clone(), kind, caller).await
         })
         .await
     }
@@ -205,11 +269,18 @@ impl QueryEngine {
     async fn change(&self, change: &Change, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
         self.write_attempts(|state, attempt| async move {
             let table = existing(&state, &change.table()?)?;
-            match change.plan(&table)? {
+            let planned = match change.plan(&table)? {
+                // Others may add rows meanwhile, and those stay.
+                change::Planned::Clear if self.within.is_some() => {
+                    change::Planned::Changes(WriteForm::Deletes, change::every_row(&table)?)
+                }
+                planned => planned,
+            };
+            match planned {
                 change::Planned::Clear => Ok(self.writer.clear(&state, &table, caller).await?),
                 change::Planned::Changes(form, query) => {
                     let plan = attempt.logical(of_query(query), parameters).await?;
-                    self.writer.write(&attempt, &state, &table, plan, WriteKind::Change(form), caller).await
+                    self.write_rows(&attempt, (&state, &table), plan, WriteKind::Change(form), caller).await
                 }
             }
         })
@@ -251,26 +322,37 @@ impl QueryEngine {
 
     async fn changed(&self, sql: &str, parameters: Option<&RecordBatch>, caller: &Caller) -> Result<u64> {
         let statement = Statement::parse(sql)?;
-        if caller.may_repeat()
+        // Inside a transaction the id is that of the commit.
+        if self.within.is_none()
+            && caller.may_repeat()
             && let Some(written) = self.node.linearizable().await?.written.find(caller.request())
         {
             return Ok(written.rows);
         }
         match statement {
             Statement::Insert(statement) => self.insert(&statement, parameters, caller).await,
-            Statement::CreateTable(create) => self.create(&create, parameters, caller).await,
+            Statement::CreateTable(create) => {
+                let create = async |engine: Self| engine.create(&create, parameters, caller).await;
+                self.at_once("CREATE TABLE", create).await
+            }
             Statement::Change(change) => self.change(&change, parameters, caller).await,
             Statement::DropTable { names, if_exists } => {
-                for name in names {
-                    let name = ddl::object_name(&name)?;
-                    propose(&self.node, Command::DropTable { name, if_exists }).await?;
-                }
-                Ok(0)
+                let drop = async |engine: Self| {
+                    for name in names {
+                        let name = ddl::object_name(&name)?;
+                        propose(&engine.node, Command::DropTable { name, if_exists }).await?;
+                    }
+                    Ok(0)
+                };
+                self.at_once("DROP TABLE", drop).await
             }
             Statement::RenameTable { name, to, if_exists } => {
                 let (name, to) = (ddl::object_name(&name)?, ddl::object_name(&to)?);
-                propose(&self.node, Command::RenameTable { name, to, if_exists }).await?;
-                Ok(0)
+                let rename = async |engine: Self| {
+                    propose(&engine.node, Command::RenameTable { name, to, if_exists }).await?;
+                    Ok(0)
+                };
+                self.at_once("ALTER TABLE", rename).await
             }
             Statement::Query(_) | Statement::Explain { .. } => {
                 Err(Error::invalid("this statement yields rows; run it as a query"))
@@ -331,7 +413,7 @@ impl SqlService for QueryEngine {
     async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
         let statement = Statement::parse(sql)?;
         let kind = statement.kind();
-        let state = self.node.linearizable().await?;
+        let state = self.state().await?;
         let attempt = self.attempt(&state, PlanOptions::default())?;
         let none: SchemaRef = Arc::new(Schema::empty());
         let (schema, parameters) = match &statement {
@@ -400,6 +482,27 @@ impl SqlService for QueryEngine {
     async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64> {
         let rows = Box::pin(self.changed(sql, parameters.as_ref(), caller)).await.map_err(surface)?;
         Ok(i64::try_from(rows).unwrap_or(i64::MAX))
+    }
+
+    async fn begin(&self) -> Result<String> {
+        self.transactions.begin()
+    }
+
+    async fn commit(&self, transaction: &str, caller: &Caller) -> Result<()> {
+        if caller.may_repeat() && self.node.linearizable().await?.written.find(caller.request()).is_some() {
+            return Ok(());
+        }
+        Box::pin(self.transactions.commit(transaction, caller)).await.map_err(surface)
+    }
+
+    async fn roll_back(&self, transaction: &str) -> Result<()> {
+        self.transactions.roll_back(transaction).await;
+        Ok(())
+    }
+
+    fn within(&self, transaction: &str) -> Result<SharedService> {
+        let transaction = self.transactions.get(transaction)?;
+        Ok(Arc::new(InTransaction::new(self.inside(&transaction), transaction)))
     }
 
     fn catalog(&self) -> Result<CatalogListing> {

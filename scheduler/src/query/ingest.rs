@@ -26,8 +26,9 @@ use crate::{
 impl QueryEngine {
     /// Writes the rows as one write. They come once, so a write that other writes come between is not run again.
     pub(super) async fn ingest_rows(&self, ingest: Ingest, caller: &Caller) -> Result<u64> {
-        let state = self.node().linearizable().await?;
-        if caller.may_repeat()
+        let state = self.state().await?;
+        if self.transaction().is_none()
+            && caller.may_repeat()
             && let Some(written) = state.written.find(caller.request())
         {
             return Ok(written.rows);
@@ -36,7 +37,8 @@ impl QueryEngine {
         match (state.table(&name).is_some(), ingest.there, ingest.missing) {
             (true, WhereThere::Append, _) => self.append_rows(&name, ingest, caller).await,
             (true, WhereThere::Replace, _) | (false, _, WhereMissing::Create) => {
-                self.load_rows(name, ingest, caller).await
+                self.at_once("making a table", |engine| async move { engine.load_rows(name, ingest, caller).await })
+                    .await
             }
             (true, WhereThere::Fail, _) => Err(Error::already_exists(format!("table {name} already exists"))),
             (false, _, WhereMissing::Fail) => Err(Error::not_found(format!("table {name} does not exist"))),
@@ -51,7 +53,12 @@ impl QueryEngine {
             Ok((state, table))
         });
         let (state, table) = ready.await?;
-        self.writer().ingest(&state, &table, ingest.rows, WriteKind::Append, caller).await
+        let Some(transaction) = self.transaction() else {
+            return self.writer().ingest(&state, &table, ingest.rows, WriteKind::Append, caller).await;
+        };
+        let staged = transaction.staged();
+        let write = self.writer().ingest_within((&state, &table), ingest.rows, caller, &staged).await?;
+        Ok(write.map_or(0, |write| transaction.staged_more(write)))
     }
 
     /// A table made for the rows, in place of the former one if there is one.

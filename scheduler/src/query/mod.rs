@@ -12,6 +12,7 @@
 //! * [`explain`] – the distributed plan as text
 //! * [`write`] – stage on the owners, one commit, publish
 //! * [`load`] – the first load of a table, kept alive and taken back
+//! * `transaction` – several statements that read one state and commit as one
 //! * [`ddl`] – `CREATE TABLE`, and the names of tables
 //! * [`apply`] – datasets: declared tables that mirror files
 //! * [`source`] – the files of a dataset
@@ -33,4 +34,5 @@ pub mod retry;
 pub mod source;
 pub mod statement;
 pub mod status;
+mod transaction;
 pub mod write;

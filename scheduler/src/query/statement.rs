@@ -117,6 +117,16 @@ impl Statement {
             | Sql::ShowSchemas { .. }
             | Sql::ExplainTable { .. }) => Ok(Self::Query(DfStatement::Statement(Box::new(query)))),
             Sql::AlterTable(alter) => Self::classify_alter(alter),
+            Sql::Assert { condition, message } => assertion(condition, message),
+            Sql::StartTransaction { .. } | Sql::Commit { .. } | Sql::Rollback { savepoint: None, .. } => {
+                Err(Error::unsupported(
+                    "a transaction begins and ends by the client's own call (Flight SQL: autocommit off), in `ancho sql` by \
+                     BEGIN, COMMIT and ROLLBACK, or it is one HTTP request from BEGIN to COMMIT",
+                ))
+            }
+            Sql::Savepoint { .. } | Sql::ReleaseSavepoint { .. } | Sql::Rollback { .. } => {
+                Err(Error::unsupported("savepoints are not offered; roll the whole transaction back"))
+            }
             other => {
                 let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
                 Err(not_offered(&words.join(" ")))
@@ -145,6 +155,19 @@ impl Statement {
             | Self::RenameTable { .. } => StatementKind::Update,
         }
     }
+}
+
+/// `ASSERT condition [AS message]` and `assert(condition[, message])` as a query of the function.
+fn assertion(condition: ast::Expr, message: Option<ast::Expr>) -> Result<Statement> {
+    let mut arguments = match condition {
+        ast::Expr::Tuple(arguments) => arguments,
+        ast::Expr::Nested(condition) => vec![*condition],
+        condition => vec![condition],
+    };
+    arguments.extend(message);
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let query = parse_query(&format!("SELECT assert({}) AS assert", arguments.join(", ")))?;
+    Ok(Statement::Query(of_query(query)))
 }
 
 /// Whether `EXPLAIN` is to draw a tree.
@@ -224,6 +247,9 @@ mod tests {
             ("drop table if exists t", StatementKind::Update),
             ("create or replace table t as select 1", StatementKind::Update),
             ("alter table if exists t rename to public.u", StatementKind::Update),
+            ("assert (select count(*) from t) > 0 as 'no rows'", StatementKind::Query),
+            ("assert(1 < 2, 'order')", StatementKind::Query),
+            ("assert(1 < 2)", StatementKind::Query),
             ("explain format tree select 1", StatementKind::Query),
             ("explain format indent select 1", StatementKind::Query),
             ("explain analyze format indent select 1", StatementKind::Query),
@@ -243,6 +269,11 @@ mod tests {
             "select 1; select 2",
             "selec 1",
             "begin",
+            "start transaction",
+            "commit",
+            "rollback",
+            "savepoint a",
+            "rollback to savepoint a",
             "update t set a = 1 returning a",
             "copy t to 'x'",
             "set a = 1",

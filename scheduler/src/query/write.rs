@@ -1,7 +1,7 @@
 //! The path of a write: rows are staged on the owners of their partitions, one Raft entry makes them visible in all
 //! partitions at once, and the owners are told. A failure before the entry leaves nothing behind.
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -17,7 +17,7 @@ use ancho_common::{
 };
 use ancho_proto::v1::{
     DiscardRequest, PublishPartition, PublishRequest, RebasePartition, RebaseRequest, SealPartition, SealReply,
-    SealRequest, executor_client::ExecutorClient,
+    SealRequest, TransactionPart, executor_client::ExecutorClient,
 };
 use datafusion::{
     common::{
@@ -37,12 +37,14 @@ use super::{
     assigner::{RaftAssigner, propose},
     attempt::Attempt,
     ingest::Fitting,
+    transaction::{OwnWrite, OwnWrites},
 };
 use crate::{
     frontend::caller::{Caller, REQUEST_ID_HEADER},
     planner::{
         refusal::PlanResult,
         table::{AnchoTable, still_loading},
+        topology::StagedWrites,
         write::WriteNode,
     },
     raft::RaftNode,
@@ -140,13 +142,44 @@ impl Writer {
         let based_on = based_on(state, table, &input, kind)?;
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
-        let node = WriteNode::try_new(fitted(input, &target)?, Arc::clone(&target))?;
-        let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
-        let results = caller.unless_gone(attempt.collect(plan)).await?;
-        let sent = merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?;
+        let sent = self.send(attempt, input, &target, caller).await?;
         let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
         let commit = |rows| Commit { kind, based_on, request: request(rows) };
         Ok(self.end(&target, sent, commit, caller, staged).await?)
+    }
+
+    /// As [`write`](Self::write), inside a transaction that has staged `own` so far: the rows are staged on top of it, and
+    /// that becomes a part of what is answered. `None` if there were no rows.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write). Once rows were sealed, only such as end the transaction.
+    pub(super) async fn write_within(
+        &self,
+        attempt: &Attempt,
+        (state, table): (&ClusterState, &Table),
+        input: LogicalPlan,
+        kind: WriteKind<'_>,
+        caller: &Caller,
+        own: &StagedWrites,
+    ) -> PlanResult<Option<OwnWrite>> {
+        let target = target_within(state, table, kind)?;
+        let staged = Staged::new(self, &target);
+        let sent = self.send(attempt, input, &target, caller).await?;
+        Ok(self.end_within(target, sent, (table, own), caller, staged).await?)
+    }
+
+    /// Stages the rows of a plan; what was sent where.
+    async fn send(
+        &self,
+        attempt: &Attempt,
+        input: LogicalPlan,
+        target: &Arc<WriteTarget>,
+        caller: &Caller,
+    ) -> PlanResult<BTreeMap<PartitionId, SentRows>> {
+        let node = WriteNode::try_new(fitted(input, target)?, Arc::clone(target))?;
+        let plan = LogicalPlan::Extension(Extension { node: Arc::new(node) });
+        let results = caller.unless_gone(attempt.collect(plan)).await?;
+        Ok(merge(results.iter().map(decode_sent).collect::<Result<Vec<_>>>()?)?)
     }
 
     /// Whether every partition of a table has an owner that takes rows now.
@@ -165,7 +198,7 @@ impl Writer {
         &self,
         state: &ClusterState,
         table: &Table,
-        mut rows: SendableRecordBatchStream,
+        rows: SendableRecordBatchStream,
         kind: WriteKind<'_>,
         caller: &Caller,
     ) -> Result<u64> {
@@ -174,19 +207,135 @@ impl Writer {
         }
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
+        let sent = self.route(rows, &target, caller).await?;
+        let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
+        let commit = |rows| Commit { kind, based_on: None, request: request(rows) };
+        self.end(&target, sent, commit, caller, staged).await
+    }
+
+    /// As [`ingest`](Self::ingest), inside a transaction; see [`write_within`](Self::write_within).
+    ///
+    /// # Errors
+    /// As these.
+    pub(super) async fn ingest_within(
+        &self,
+        (state, table): (&ClusterState, &Table),
+        rows: SendableRecordBatchStream,
+        caller: &Caller,
+        own: &StagedWrites,
+    ) -> Result<Option<OwnWrite>> {
+        let target = target_within(state, table, WriteKind::Append)?;
+        let staged = Staged::new(self, &target);
+        let sent = self.route(rows, &target, caller).await?;
+        self.end_within(target, sent, (table, own), caller, staged).await
+    }
+
+    /// Stages rows that come to this scheduler; what was sent where.
+    async fn route(
+        &self,
+        mut rows: SendableRecordBatchStream,
+        target: &Arc<WriteTarget>,
+        caller: &Caller,
+    ) -> Result<BTreeMap<PartitionId, SentRows>> {
         let fitting = Fitting::new(&target.table, &rows.schema(), &target.schema)?;
         let assigner = Arc::new(RaftAssigner::new(self.node.clone()));
-        let mut router = RowRouter::try_new(Arc::clone(&target), assigner, self.channels.clone())?;
+        let mut router = RowRouter::try_new(Arc::clone(target), assigner, self.channels.clone())?;
         let routed = async {
             while let Some(batch) = rows.try_next().await? {
                 router.push(&fitting.fit(&batch)?).await?;
             }
             router.finish().await
         };
-        let sent = merge(vec![caller.unless_gone(routed).await?])?;
-        let request = |rows| WriteRequest { id: caller.request().to_owned(), rows };
-        let commit = |rows| Commit { kind, based_on: None, request: request(rows) };
-        self.end(&target, sent, commit, caller, staged).await
+        merge(vec![caller.unless_gone(routed).await?])
+    }
+
+    /// From rows that were sent to a part of a transaction.
+    async fn end_within(
+        &self,
+        target: Arc<WriteTarget>,
+        sent: BTreeMap<PartitionId, SentRows>,
+        (table, own): (&Table, &StagedWrites),
+        caller: &Caller,
+        mut staged: Staged,
+    ) -> Result<Option<OwnWrite>> {
+        staged.touch(sent.values().map(|s| s.route.url.clone()));
+        if sent.is_empty() {
+            staged.settle();
+            return Ok(None);
+        }
+        let within = |partition: PartitionId| TransactionPart {
+            // A partition that came after the snapshot was taken had no rows in it.
+            snapshot: table.partitions.get(&partition).map_or(0, |p| p.version),
+            over: own.get(&partition).map(ToString::to_string).unwrap_or_default(),
+        };
+        let parts = caller.unless_gone(self.seal(&target, &sent, Some(&within))).await;
+        // Some owners may have sealed: what the transaction had staged there cannot be had back.
+        let parts = parts.map_err(super::transaction::given_up)?;
+        staged.settle();
+        Ok(Some(OwnWrite { target, sent, parts }))
+    }
+
+    /// Commits all that a transaction has staged. `rows` is what the request is remembered with.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write). What was not committed is discarded.
+    pub(super) async fn commit_transaction(&self, own: &mut OwnWrites, request: WriteRequest) -> Result<()> {
+        for _ in 0..MOST_REBASES {
+            let command = Command::CommitTransaction { parts: own.parts(), request: Some(request.clone()) };
+            let outdated = match propose(&self.node, command).await {
+                Ok(Outcome::Committed { parts }) => {
+                    join_all(own.iter().map(|write| self.publish(&write.target, &write.sent, &parts))).await;
+                    return Ok(());
+                }
+                Ok(Outcome::Repeated { .. }) => {
+                    self.discard_transaction(own).await;
+                    return Ok(());
+                }
+                Ok(Outcome::Outdated { parts }) => parts,
+                Ok(other) => {
+                    return Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}")));
+                }
+                // What may have been committed must stay staged: the owners learn the outcome from the state.
+                Err(error) if error.kind == ErrorKind::Unknown => return Err(unknown(&request, &error)),
+                Err(error) => {
+                    self.discard_transaction(own).await;
+                    return Err(super::transaction::given_up(error));
+                }
+            };
+            if let Err(error) = self.rebase_transaction(own, &outdated).await {
+                self.discard_transaction(own).await;
+                return Err(super::transaction::given_up(error));
+            }
+        }
+        self.discard_transaction(own).await;
+        Err(Error::conflict("other writes came between; the transaction changed nothing, run it again"))
+    }
+
+    async fn rebase_transaction(&self, own: &mut OwnWrites, outdated: &[CommittedPart]) -> Result<()> {
+        for OwnWrite { target, sent, parts } in own.iter_mut() {
+            let mine: Vec<CommittedPart> =
+                outdated.iter().filter(|part| sent.contains_key(&part.partition)).copied().collect();
+            if !mine.is_empty() {
+                self.rebase(target, sent, parts, &mine).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what a transaction has staged. An owner that is gone drops it when it starts again.
+    pub(super) async fn discard_transaction(&self, own: &mut OwnWrites) {
+        let calls = own.drain().into_iter().flat_map(|write| {
+            let urls: BTreeSet<String> = write.sent.values().map(|sent| sent.route.url.clone()).collect();
+            urls.into_iter().map(move |url| (write.target.write_id, url))
+        });
+        join_all(calls.map(|(write_id, url)| async move { self.discard(write_id, &url).await })).await;
+    }
+
+    async fn discard(&self, write_id: WriteId, url: &str) {
+        if let Ok(mut client) = self.client(url) {
+            // An owner that is gone drops the write when it starts again.
+            let _ = client.discard(DiscardRequest { write_id: write_id.to_string() }).await;
+        }
     }
 
     /// From rows that were sent to the commit of the write.
@@ -211,7 +360,7 @@ impl Writer {
             staged.settle();
             return Ok(0);
         }
-        let parts = caller.unless_gone(self.seal(target, &sent)).await?;
+        let parts = caller.unless_gone(self.seal(target, &sent, None)).await?;
         self.commit(target, &sent, parts, &commit, &mut staged).await
     }
 
@@ -235,7 +384,7 @@ impl Writer {
             return Ok(0);
         }
         let mut staged = Staged::new(self, &target);
-        let mut parts = caller.unless_gone(self.seal(&target, &sent)).await?;
+        let mut parts = caller.unless_gone(self.seal(&target, &sent, None)).await?;
         // The rows that are counted here are those that go.
         for part in &mut parts {
             part.base = full(part.partition).map(|p| p.version);
@@ -341,7 +490,13 @@ impl Writer {
         Ok(())
     }
 
-    async fn seal(&self, target: &WriteTarget, sent: &BTreeMap<PartitionId, SentRows>) -> Result<Vec<StagedPart>> {
+    /// `within` says where a statement stands in its transaction.
+    async fn seal(
+        &self,
+        target: &WriteTarget,
+        sent: &BTreeMap<PartitionId, SentRows>,
+        within: Option<&(dyn Fn(PartitionId) -> TransactionPart + Sync)>,
+    ) -> Result<Vec<StagedPart>> {
         let mut by_owner: HashMap<(ExecutorId, String), Vec<SealPartition>> = HashMap::new();
         for part in sent.values() {
             by_owner.entry((part.route.executor.clone(), part.route.url.clone())).or_default().push(SealPartition {
@@ -350,6 +505,7 @@ impl Writer {
                 expected_rows: part.rows,
                 expected_deletes: part.deletes,
                 overwrite: target.overwrite,
+                within: within.map(|within| within(part.route.partition)),
             });
         }
         let calls = by_owner.into_iter().map(|((executor, url), partitions)| async move {
@@ -440,6 +596,17 @@ fn target(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Ar
         overwrite: kind.overwrites(),
         routes: routes(state, table)?,
     }))
+}
+
+/// A new write of a table inside a transaction.
+fn target_within(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Arc<WriteTarget>> {
+    if table.load.is_some() {
+        return Err(still_loading(table));
+    }
+    if kind.overwrites() || kind.fills() {
+        return Err(Error::unsupported("INSERT OVERWRITE is not offered inside a transaction; DELETE and INSERT are"));
+    }
+    target(state, table, kind)
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.
@@ -609,11 +776,7 @@ impl Drop for Staged {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 for url in urls {
-                    let request = DiscardRequest { write_id: write_id.to_string() };
-                    // An owner that is gone drops the write when it starts again.
-                    if let Ok(mut client) = writer.client(&url) {
-                        let _ = client.discard(request).await;
-                    }
+                    writer.discard(write_id, &url).await;
                 }
             });
         }

@@ -62,6 +62,7 @@ impl ClusterState {
                 }
                 Ok(outcome)
             }
+            Command::CommitTransaction { parts, request } => self.end_transaction(parts, request, now_ms),
         }
     }
 

@@ -104,6 +104,13 @@ pub enum Command {
         #[serde(default)]
         request: Option<WriteRequest>,
     },
+    /// Makes everything visible at once that a transaction has staged, in any number of tables.
+    CommitTransaction {
+        /// One per touched partition.
+        parts: Vec<TransactionPart>,
+        /// The request that asks for the commit; one that was applied before is not applied again.
+        request: Option<WriteRequest>,
+    },
     /// Says that the load of a table goes on.
     RenewLoad {
         /// Which.
@@ -211,6 +218,17 @@ pub struct StagedPart {
     /// right after it. Rows that are merely added build on none.
     #[serde(default)]
     pub base: Option<u64>,
+}
+
+/// What a transaction staged in a partition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TransactionPart {
+    /// Of this table.
+    pub table: TableId,
+    /// The staged write.
+    pub write_id: WriteId,
+    /// What it does.
+    pub staged: StagedPart,
 }
 
 /// The answer to a request: what happened, or why nothing did.

@@ -11,6 +11,7 @@ mod apply;
 mod executors;
 mod loads;
 mod tables;
+mod transactions;
 mod writes;
 
 mod answered;
@@ -27,7 +28,7 @@ pub use cluster::{
 };
 pub use command::{
     AssignedPartition, Command, CommittedPart, NewPartition, NewTable, Outcome, Placement, Refusal, Request, Response,
-    StagedPart, WriteRequest,
+    StagedPart, TransactionPart, WriteRequest,
 };
 pub use invariants::violations;
 pub use tables::MAX_NAME_BYTES;

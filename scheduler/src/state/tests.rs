@@ -1,6 +1,7 @@
 //! Commands one by one, then random sequences of them against the invariants.
 mod loads;
 mod properties;
+mod transactions;
 
 use std::{collections::BTreeMap, sync::Arc};
 

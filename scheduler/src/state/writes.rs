@@ -116,7 +116,7 @@ impl ClusterState {
     }
 
     /// Whether a part was staged by who may write its partition now, in the start of the process that still runs.
-    fn check_part(&self, table: &Table, part: &StagedPart) -> Result<(), Error> {
+    pub(super) fn check_part(&self, table: &Table, part: &StagedPart) -> Result<(), Error> {
         let Some(partition) = table.partitions.get(&part.partition) else {
             return Err(Error::stale_route(format!("table {} has no partition {}", table.name, part.partition)));
         };
@@ -145,7 +145,7 @@ impl ClusterState {
 }
 
 /// The present version of a part's partition, if the part builds on another one.
-fn outdated(table: &Table, part: &StagedPart) -> Option<CommittedPart> {
+pub(super) fn outdated(table: &Table, part: &StagedPart) -> Option<CommittedPart> {
     let partition = table.partitions.get(&part.partition)?;
     let base = part.base?;
     (base != partition.version).then_some(CommittedPart { partition: partition.id, version: partition.version })
@@ -177,7 +177,7 @@ fn check_statistics(table: &Table, part: &StagedPart) -> Result<(), Error> {
 }
 
 /// The outcome of a write that was committed under another request id.
-fn committed_before(table: &Table, write_id: WriteId) -> Option<Vec<CommittedPart>> {
+pub(super) fn committed_before(table: &Table, write_id: WriteId) -> Option<Vec<CommittedPart>> {
     let parts: Vec<CommittedPart> = table
         .partitions
         .values()
@@ -201,7 +201,7 @@ fn check_covered(table: &Table, seen: &BTreeSet<PartitionId>) -> Result<(), Erro
 }
 
 impl Partition {
-    fn take_part(&mut self, part: StagedPart, write_id: WriteId, overwrite: bool, schema: &Schema) {
+    pub(super) fn take_part(&mut self, part: StagedPart, write_id: WriteId, overwrite: bool, schema: &Schema) {
         let former = if overwrite {
             self.bytes = 0;
             Statistics::empty(schema)

@@ -1,19 +1,23 @@
-//! Actions: making and closing prepared statements, and Ancho's own management actions.
+//! Actions: making and closing prepared statements, beginning and ending transactions, and Ancho's own management actions.
 use ancho_common::error::{Error, Result};
 use arrow_flight::{
     Action, ActionType,
     sql::{
-        ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
-        Any, ProstMessageExt,
+        ActionBeginTransactionRequest, ActionBeginTransactionResult, ActionClosePreparedStatementRequest,
+        ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, ActionEndTransactionRequest, Any,
+        EndTransaction, ProstMessageExt,
     },
 };
 use bytes::Bytes;
 use prost::Message;
 
-use super::{FlightFrontend, encode::schema_bytes, refuse_transaction};
+use super::{FlightFrontend, encode::schema_bytes, transaction};
+use crate::frontend::caller::RequestId;
 
 const CREATE_PREPARED_STATEMENT: &str = "CreatePreparedStatement";
 const CLOSE_PREPARED_STATEMENT: &str = "ClosePreparedStatement";
+const BEGIN_TRANSACTION: &str = "BeginTransaction";
+const END_TRANSACTION: &str = "EndTransaction";
 
 /// Actions with this prefix go to the service.
 const OWN_PREFIX: &str = "ancho.";
@@ -26,6 +30,8 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
             "plans a statement; ActionCreatePreparedStatementRequest in, ActionCreatePreparedStatementResult out",
         ),
         (CLOSE_PREPARED_STATEMENT, "closes a prepared statement; ActionClosePreparedStatementRequest in, nothing out"),
+        (BEGIN_TRANSACTION, "begins a transaction; ActionBeginTransactionRequest in, ActionBeginTransactionResult out"),
+        (END_TRANSACTION, "commits a transaction or rolls it back; ActionEndTransactionRequest in, nothing out"),
         ("ancho.apply", "applies a cluster specification; YAML in, JSON out"),
         ("ancho.cluster_status", "schedulers, executors and tables; nothing in, JSON out"),
     ]
@@ -35,12 +41,12 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
 
 impl FlightFrontend {
     /// Runs an action; the body of its answer, if it has one.
-    pub(super) async fn action(&self, action: Action) -> Result<Option<Bytes>> {
+    pub(super) async fn action(&self, action: Action, request: RequestId) -> Result<Option<Bytes>> {
         match action.r#type.as_str() {
             CREATE_PREPARED_STATEMENT => {
                 let request: ActionCreatePreparedStatementRequest = unpack(&action)?;
-                refuse_transaction(request.transaction_id.as_ref())?;
-                let prepared = self.statements.prepare(&request.query).await?;
+                let transaction = transaction(request.transaction_id.as_ref())?;
+                let prepared = self.statements.prepare(&request.query, transaction).await?;
                 let result = ActionCreatePreparedStatementResult {
                     prepared_statement_handle: prepared.handle.encode()?,
                     dataset_schema: schema_bytes(&prepared.schema)?,
@@ -51,10 +57,24 @@ impl FlightFrontend {
             // A handle holds nothing on the server: closing any form of it, twice too, is fine.
             CLOSE_PREPARED_STATEMENT => unpack::<ActionClosePreparedStatementRequest>(&action).map(|_| None),
             name if name.starts_with(OWN_PREFIX) => self.statements.service().action(name, action.body).await.map(Some),
-            name @ ("BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint") => {
-                Err(Error::unsupported(format!(
-                    "{name}: transactions are not supported; every statement commits by itself"
-                )))
+            BEGIN_TRANSACTION => {
+                unpack::<ActionBeginTransactionRequest>(&action)?;
+                let transaction_id = self.statements.service().begin().await?.into();
+                Ok(Some(ActionBeginTransactionResult { transaction_id }.as_any().encode_to_vec().into()))
+            }
+            END_TRANSACTION => {
+                let end: ActionEndTransactionRequest = unpack(&action)?;
+                let id = transaction(Some(&end.transaction_id))?
+                    .ok_or_else(|| Error::invalid("the transaction to end is not named"))?;
+                match EndTransaction::try_from(end.action) {
+                    Ok(EndTransaction::Commit) => self.statements.commit(id, request).await?,
+                    Ok(EndTransaction::Rollback) => self.statements.roll_back(id).await?,
+                    _ => return Err(Error::invalid("a transaction is ended by a commit or a rollback")),
+                }
+                Ok(None)
+            }
+            name @ ("BeginSavepoint" | "EndSavepoint") => {
+                Err(Error::unsupported(format!("{name}: savepoints are not offered; roll the whole transaction back")))
             }
             name => Err(Error::unsupported(format!("action {name:?} is not supported"))),
         }

@@ -9,7 +9,8 @@
 //! * `CreatePreparedStatement` and `GetSchema` never run anything.
 //! * Endpoints name no address, so clients fetch the rows over the connection they have.
 //! * Rows of a bulk ingestion (`DoPut`) are routed to their owners as they come, and committed as one write.
-//! * Transactions, savepoints and Substrait plans are refused as unsupported.
+//! * A transaction lives in the scheduler that began it; so clients must stay with that one until its end.
+//! * Savepoints and Substrait plans are refused as unsupported.
 mod actions;
 mod deadline;
 mod encode;
@@ -75,8 +76,8 @@ impl FlightFrontend {
     async fn statement(&self, command: &Command) -> Result<Option<StatementHandle>> {
         match command {
             Command::CommandStatementQuery(query) => {
-                refuse_transaction(query.transaction_id.as_ref())?;
-                Ok(Some(self.statements.prepare(&query.query).await?.handle))
+                let transaction = transaction(query.transaction_id.as_ref())?;
+                Ok(Some(self.statements.prepare(&query.query, transaction).await?.handle))
             }
             Command::CommandPreparedStatementQuery(query) => {
                 StatementHandle::decode(&query.prepared_statement_handle).map(Some)
@@ -108,8 +109,8 @@ impl FlightFrontend {
     ) -> Result<(SchemaRef, Any)> {
         let (schema, handle) = match &command {
             Command::CommandStatementQuery(query) => {
-                refuse_transaction(query.transaction_id.as_ref())?;
-                let prepared = self.statements.prepare(&query.query).await?;
+                let transaction = transaction(query.transaction_id.as_ref())?;
+                let prepared = self.statements.prepare(&query.query, transaction).await?;
                 (prepared.schema, prepared.handle)
             }
             Command::CommandPreparedStatementQuery(query) => {
@@ -162,12 +163,12 @@ fn refused(command: &Command) -> Error {
     }
 }
 
-/// Statements inside a transaction are refused, rather than run outside of it.
-fn refuse_transaction(id: Option<&Bytes>) -> Result<()> {
-    match id {
-        Some(id) if !id.is_empty() => Err(Error::unsupported("transactions are not supported; turn autocommit on")),
-        _ => Ok(()),
-    }
+/// The transaction that a call names; an empty name is none.
+fn transaction(id: Option<&Bytes>) -> Result<Option<String>> {
+    let Some(id) = id.filter(|id| !id.is_empty()) else { return Ok(None) };
+    let id =
+        std::str::from_utf8(id).map_err(|_| Error::invalid("the id of the transaction is none of this server's"))?;
+    Ok(Some(id.to_owned()))
 }
 
 #[tonic::async_trait]
@@ -256,8 +257,9 @@ impl FlightService for FlightFrontend {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let id = RequestId::of_call(request.metadata()).map_err(to_status)?;
         let meter = StatementMeter::start(FRONTEND, Measured::Action);
-        let answers = meter.finish(self.action(request.into_inner()).await).map_err(to_status)?;
+        let answers = meter.finish(self.action(request.into_inner(), id).await).map_err(to_status)?;
         let stream: Self::DoActionStream = stream::iter(answers.map(|body| Ok(arrow_flight::Result { body }))).boxed();
         Ok(Response::new(stream))
     }

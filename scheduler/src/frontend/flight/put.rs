@@ -16,7 +16,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tonic::Streaming;
 
-use super::{FlightFrontend, decode_command, refuse_transaction, refused};
+use super::{FlightFrontend, decode_command, refused, transaction};
 use crate::frontend::{
     caller::RequestId,
     handle::StatementHandle,
@@ -37,8 +37,8 @@ impl FlightFrontend {
             .ok_or_else(|| Error::invalid("the first message put carries no descriptor"))?;
         match decode_command(&descriptor.cmd)? {
             Command::CommandStatementUpdate(update) => {
-                refuse_transaction(update.transaction_id.as_ref())?;
-                self.statements.update_text(&update.query, request).await.map(updated)
+                let transaction = transaction(update.transaction_id.as_ref())?;
+                self.statements.update_text(&update.query, transaction, request).await.map(updated)
             }
             Command::CommandPreparedStatementQuery(query) => {
                 let handle = StatementHandle::decode(&query.prepared_statement_handle)?;
@@ -53,9 +53,9 @@ impl FlightFrontend {
                 self.statements.update(handle, request).await.map(updated)
             }
             Command::CommandStatementIngest(command) => {
-                refuse_transaction(command.transaction_id.as_ref())?;
+                let transaction = transaction(command.transaction_id.as_ref())?;
                 let rows = rows(first, messages).await?;
-                self.statements.ingest(ingest(command, rows)?, request).await.map(updated)
+                self.statements.ingest(ingest(command, rows)?, transaction, request).await.map(updated)
             }
             other => Err(refused(&other)),
         }

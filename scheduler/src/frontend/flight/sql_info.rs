@@ -12,6 +12,9 @@ use arrow_flight::sql::{
 
 use super::metadata::metadata_error;
 
+/// Snapshot isolation is more than this level of the standard, and less than the next one.
+const ISOLATION: SqlTransactionIsolationLevel = SqlTransactionIsolationLevel::SqlTransactionRepeatableRead;
+
 static SQL_INFO: LazyLock<Result<SqlInfoData>> = LazyLock::new(|| {
     let mut info = SqlInfoDataBuilder::new();
     server(&mut info);
@@ -34,10 +37,10 @@ fn server(info: &mut SqlInfoDataBuilder) {
     info.append(SqlInfo::FlightSqlServerReadOnly, false);
     info.append(SqlInfo::FlightSqlServerSql, true);
     info.append(SqlInfo::FlightSqlServerSubstrait, false);
-    info.append(SqlInfo::FlightSqlServerTransaction, SqlSupportedTransaction::None as i32);
+    info.append(SqlInfo::FlightSqlServerTransaction, SqlSupportedTransaction::Transaction as i32);
     info.append(SqlInfo::FlightSqlServerCancel, false);
-    info.append(SqlInfo::FlightSqlServerBulkIngestion, false);
-    info.append(SqlInfo::FlightSqlServerIngestTransactionsSupported, false);
+    info.append(SqlInfo::FlightSqlServerBulkIngestion, true);
+    info.append(SqlInfo::FlightSqlServerIngestTransactionsSupported, true);
     info.append(SqlInfo::FlightSqlServerStatementTimeout, 0);
     info.append(SqlInfo::FlightSqlServerTransactionTimeout, 0);
 }
@@ -114,13 +117,10 @@ fn limits_and_transactions(info: &mut SqlInfoDataBuilder) {
     ] {
         info.append(limit, 0_i64);
     }
-    info.append(SqlInfo::SqlDefaultTransactionIsolation, SqlTransactionIsolationLevel::SqlTransactionNone as i32);
-    info.append(SqlInfo::SqlTransactionsSupported, false);
-    info.append(
-        SqlInfo::SqlSupportedTransactionsIsolationLevels,
-        bits(&[SqlTransactionIsolationLevel::SqlTransactionNone as i32]),
-    );
-    info.append(SqlInfo::SqlDataDefinitionCausesTransactionCommit, false);
+    info.append(SqlInfo::SqlDefaultTransactionIsolation, ISOLATION as i32);
+    info.append(SqlInfo::SqlTransactionsSupported, true);
+    info.append(SqlInfo::SqlSupportedTransactionsIsolationLevels, bits(&[ISOLATION as i32]));
+    info.append(SqlInfo::SqlDataDefinitionCausesTransactionCommit, true);
     info.append(SqlInfo::SqlDataDefinitionsInTransactionsIgnored, false);
     info.append(
         SqlInfo::SqlSupportedResultSetTypes,

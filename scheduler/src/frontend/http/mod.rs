@@ -6,7 +6,8 @@
 //! * `POST /v1/sql` – the body is a statement as text, or `{"sql": …, "parameters": […]}` with content type
 //!   `application/json`. The answer to a query follows `Accept`: JSON rows (the default), `text/csv` or
 //!   `application/vnd.apache.arrow.stream`; see [`render`] for the types. The answer to an update is
-//!   `{"rows_affected": n}`.
+//!   `{"rows_affected": n}`. A body from `BEGIN` to `COMMIT` is one transaction, and the answer is that to its last
+//!   statement.
 //!
 //! Errors are `{"code", "sqlstate", "message", "retryable"}` with the status of their kind. An error after the first
 //! rows went out breaks the connection off, so that a short answer is never taken for a whole one.
@@ -33,8 +34,9 @@ use self::render::{Format, Renderer};
 use super::{
     caller::{REQUEST_ID_HEADER, RequestId},
     metrics::{Measured, StatementMeter},
+    script::Script,
     service::{SharedService, StatementKind},
-    statements::{EdgeRows, Prepared, Statements},
+    statements::{EdgeRows, Prepared, ScriptResult, Statements},
 };
 
 /// Largest request body: statements with long lists of values.
@@ -104,9 +106,19 @@ async fn sql(
     let mut meter = StatementMeter::start(FRONTEND, Measured::Query);
     let answer = async {
         let Some(format) = Format::accepted(&headers) else { return Ok(Err(not_acceptable())) };
-        let prepared = request(&statements, &headers, &body).await?;
+        let request = request(&headers, &body)?;
+        let id = RequestId::chosen(headers.get(REQUEST_ID_HEADER).map(HeaderValue::as_bytes))?;
+        if let Some(script) = Script::of(&request.sql)? {
+            if !request.parameters.is_empty() {
+                return Err(Error::invalid("statements of a transaction in one request cannot have parameters"));
+            }
+            return Ok(Ok(match statements.run_script(&script, id).await? {
+                ScriptResult::Changed(changed) => Answer::Update(changed),
+                ScriptResult::Rows(rows) => Answer::Query(None, rows, format),
+            }));
+        }
+        let prepared = prepared(&statements, request).await?;
         if prepared.handle.kind == StatementKind::Update {
-            let id = RequestId::chosen(headers.get(REQUEST_ID_HEADER).map(HeaderValue::as_bytes))?;
             return Ok(Ok(Answer::Update(statements.update(prepared.handle, id).await?)));
         }
         let mut rows = statements.run(prepared.handle).await?;
@@ -150,16 +162,19 @@ fn not_acceptable() -> Response {
     response
 }
 
-/// The statement of a request, planned and bound.
-async fn request(statements: &Statements, headers: &HeaderMap, body: &[u8]) -> Result<Prepared> {
+/// What a request asks for.
+fn request(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let request = if content_type.starts_with("application/json") {
-        serde_json::from_slice(body).map_err(|e| Error::invalid(format!("the body is no SQL request: {e}")))?
-    } else {
-        let sql = std::str::from_utf8(body).map_err(|_| Error::invalid("the statement is not UTF-8 text"))?;
-        SqlRequest { sql: sql.to_string(), parameters: Vec::new() }
-    };
-    let mut prepared = statements.prepare(&request.sql).await?;
+    if content_type.starts_with("application/json") {
+        return serde_json::from_slice(body).map_err(|e| Error::invalid(format!("the body is no SQL request: {e}")));
+    }
+    let sql = std::str::from_utf8(body).map_err(|_| Error::invalid("the statement is not UTF-8 text"))?;
+    Ok(SqlRequest { sql: sql.to_string(), parameters: Vec::new() })
+}
+
+/// The statement of a request, planned and bound.
+async fn prepared(statements: &Statements, request: SqlRequest) -> Result<Prepared> {
+    let mut prepared = statements.prepare(&request.sql, None).await?;
     if !request.parameters.is_empty() {
         let parameters = parameters::to_batch(&request.parameters, &prepared.parameters)?;
         prepared.handle = Statements::bind(prepared.handle, &parameters)?;

@@ -244,6 +244,9 @@ async fn what_is_not_offered_is_refused_as_unsupported() {
     assert_eq!(status(begun.unwrap_err()).code(), Code::Unimplemented);
     let ended = setup.client.end_transaction(Bytes::from_static(b"1"), EndTransaction::Commit).await;
     assert_eq!(status(ended.unwrap_err()).code(), Code::Unimplemented);
+    let inside = Some(Bytes::from_static(b"\xff"));
+    let read = setup.client.execute("SELECT 1".into(), inside).await;
+    assert_eq!(status(read.unwrap_err()).code(), Code::InvalidArgument);
     let inside = Some(Bytes::from_static(b"1"));
     let read = setup.client.execute("SELECT 1".into(), inside.clone()).await;
     assert_eq!(status(read.unwrap_err()).code(), Code::Unimplemented);

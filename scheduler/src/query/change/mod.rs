@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use ancho_common::{
     error::{Error, Result},
-    plan::changes::{NEW_COLUMN, WriteForm},
+    plan::{
+        changes::{NEW_COLUMN, WriteForm},
+        row_ids,
+    },
 };
 use datafusion::{
     common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
@@ -25,8 +28,11 @@ use datafusion::{
 };
 
 use self::target::Target;
-use super::ddl;
-use crate::state::{Table, TableName};
+use super::{ddl, statement};
+use crate::{
+    planner::catalog::{CATALOG, ROWS_SCHEMA},
+    state::{Table, TableName},
+};
 
 /// A statement that changes rows.
 #[derive(Debug, Clone)]
@@ -99,6 +105,16 @@ impl Change {
             Self::Merge(merge) => Ok(Planned::Changes(WriteForm::Changes, merge::query(merge, table)?)),
         }
     }
+}
+
+/// The names of all rows of a table as a query: what empties it row by row.
+///
+/// # Errors
+/// Only faults of this module.
+pub fn every_row(table: &Table) -> Result<Box<Query>> {
+    let names: Vec<String> = row_ids::fields().iter().map(|field| quoted(field.name()).to_string()).collect();
+    let relation = [CATALOG, ROWS_SCHEMA, &table.name.table].map(|part| quoted(part).to_string()).join(".");
+    statement::parse_query(&format!("SELECT {} FROM {relation}", names.join(", ")))
 }
 
 fn unsupported(statement: &str, clause: &str) -> Error {
