@@ -192,6 +192,11 @@ impl Oracle {
             (Command::CommitWrite { write_id, .. }, Ok(Outcome::Committed { parts })) => {
                 self.committed(&state, *write_id, parts, disks);
             }
+            (Command::CommitTransaction { parts: wanted, .. }, Ok(Outcome::Committed { parts })) => {
+                for write in wanted.iter().map(|part| part.write_id).collect::<BTreeSet<_>>() {
+                    self.committed(&state, write, parts, disks);
+                }
+            }
             (Command::ExecutorDown { executor, incarnation }, Ok(_)) => {
                 let up = |s: &ClusterState| s.executors.get(executor).is_some_and(|e| e.liveness == Liveness::Up);
                 if up(before) && !up(&state) {

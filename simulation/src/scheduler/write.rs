@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ancho_common::ids::{ExecutorId, PartitionId, TableId, WriteId};
-use ancho_scheduler::state::{Command, Partition, StagedPart, Table, TableName, WriteRequest};
+use ancho_scheduler::state::{Command, Partition, StagedPart, Table, TableName, TransactionPart, WriteRequest};
 
 use crate::{
     disk::{Change, Operation},
@@ -113,6 +113,12 @@ impl Write {
             deleted: part.change.deletes.len() as u64,
             base: part.base.filter(|_| !part.change.deletes.is_empty()),
         });
+        let request = Some(WriteRequest { id: request_id(self.operation), rows: 1 });
+        if self.in_transaction() {
+            let (table, write_id) = (self.id, self.write);
+            let parts = parts.map(|staged| TransactionPart { table, write_id, staged }).collect();
+            return Command::CommitTransaction { parts, request };
+        }
         Command::CommitWrite {
             table: self.id,
             write_id: self.write,
@@ -120,8 +126,13 @@ impl Write {
             parts: parts.collect(),
             refreshed: None,
             based_on: None,
-            request: Some(WriteRequest { id: request_id(self.operation), rows: 1 }),
+            request,
         }
+    }
+
+    /// Whether it is committed as a transaction of one statement.
+    fn in_transaction(&self) -> bool {
+        matches!(self.shape, Shape::Insert { seed } | Shape::Transfer { seed } if seed % 4 == 0)
     }
 }
 
