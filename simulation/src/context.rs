@@ -34,6 +34,8 @@ pub enum Timer {
     Reconcile,
     /// A part is on disk.
     Staged(u64),
+    /// A sealed write is to be committed.
+    Commit(u64),
     /// The next operation of a client.
     Operate,
 }

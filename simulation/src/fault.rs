@@ -82,6 +82,12 @@ pub fn draw(
     Some(match kind {
         0 if rng.random_bool(0.15) => Fault::Crash((0..executors).map(Node::Executor).collect(), lasts),
         0 if rng.random_bool(0.1) => Fault::Crash((0..schedulers).map(Node::Scheduler).collect(), lasts),
+        // While no leader takes commits, an executor that holds their rows starts anew.
+        0 if rng.random_bool(0.25) => {
+            let executor = Node::Executor(rng.random_range(0..executors));
+            let leader = leader.map(Node::Scheduler);
+            Fault::Crash(leader.into_iter().chain([executor]).collect(), lasts.min(Duration::from_secs(2)))
+        }
         0 => Fault::Crash(vec![node(rng)], lasts),
         1 => Fault::Pause(node(rng), lasts),
         2 => Fault::Cut(ways(node(rng), schedulers, executors, rng), lasts),

@@ -79,6 +79,8 @@ pub struct Oracle {
     pub broken: Option<String>,
     index: u64,
     entries: BTreeMap<u64, (u64, Option<RequestId>)>,
+    /// Requests that have been applied.
+    requests: BTreeSet<RequestId>,
     intents: BTreeMap<WriteId, Intent>,
     commits: BTreeMap<PartitionId, Vec<WriteId>>,
     done: BTreeMap<Operation, WriteId>,
@@ -172,6 +174,9 @@ impl Oracle {
             && response.revision == state.revision
             && before.revision != state.revision
         {
+            if !self.requests.insert(request.id) {
+                self.fail("ONCE", format!("request {} is applied again by entry {index}", request.id));
+            }
             self.command(&before, request, response, disks, time);
         }
         if let Some(violation) = violations(state).first() {

@@ -53,6 +53,19 @@ impl PartitionHost {
         self.announce();
     }
 
+    /// Looks once more at a partition that is not served: the disk may have room again, or a directory may be back in its place.
+    pub(super) async fn try_again(&self, slot: &Slot) {
+        let _one = self.reconciling.lock().await;
+        let Some(assignment) = slot.assignment() else { return };
+        let epoch = assignment.epoch;
+        let outcome = self.bring_in_line(slot, assignment).await;
+        if outcome.is_ok() {
+            info!(place = %slot.place(), "partition is served again");
+        }
+        slot.hinder(epoch, outcome.err());
+        self.announce();
+    }
+
     fn slot_or_new(&self, id: ancho_common::ids::PartitionId) -> Arc<Slot> {
         let mut slots = self.slots.write();
         Arc::clone(slots.entry(id).or_insert_with(|| Arc::new(Slot::new(&self.dir, id, Store::Missing))))

@@ -21,7 +21,12 @@ impl PartitionHost {
             if slot.unassigned_since().is_some() {
                 self.remove_unassigned(&slot).await;
                 self.renew_report();
-            } else if let Ok(partition) = slot.partition()
+                continue;
+            }
+            if slot.hindrance().is_some() {
+                self.try_again(&slot).await;
+            }
+            if let Ok(partition) = slot.partition()
                 && let Err(error) = partition.collect_garbage(SystemTime::now()).await
             {
                 warn!(place = %slot.place(), %error, "cannot remove superseded versions");

@@ -153,6 +153,7 @@ impl Scheduler {
             Timer::Call(id) => self.answered(id, None, context),
             Timer::Proposal { id, attempt } => self.proposal_due(id, attempt, context),
             Timer::Index(id) => self.index_due(id, context),
+            Timer::Commit(id) => self.commit(id, context),
             Timer::Place => {
                 self.placing = false;
                 self.place(context);

@@ -14,6 +14,7 @@ use ancho_scheduler::state::{
     TableName,
 };
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use rand::Rng;
 
 use super::{
     AfterIndex, Scheduler, Then, Waiting,
@@ -21,7 +22,7 @@ use super::{
     write::{Write, request_id},
 };
 use crate::{
-    context::Context,
+    context::{Context, Timer},
     disk::Operation,
     message::{Answer, Ask, Call, Message, Node, Read, Shape, Stage, Told},
     settings::{EXECUTOR_LIMIT, INDEX_LIMIT},
@@ -218,10 +219,23 @@ impl Scheduler {
     fn part_ready(&mut self, id: u64, partition: PartitionId, context: &mut Context<'_>) {
         let Some(Statement { work: Work::Write(write), .. }) = self.statements.get_mut(&id) else { return };
         write.open.remove(&partition);
-        if write.open.is_empty() {
-            let command = write.commit();
-            self.propose(command, Then::Statement(id), context);
+        if !write.open.is_empty() {
+            return;
         }
+        // Now and then the scheduler is busy with other things; much can happen meanwhile.
+        if context.rng.random_ratio(1, 8) {
+            let stall = context.between(100, 4_000);
+            context.after(stall, Timer::Commit(id));
+        } else {
+            self.commit(id, context);
+        }
+    }
+
+    /// Proposes the commit of a sealed write.
+    pub(super) fn commit(&mut self, id: u64, context: &mut Context<'_>) {
+        let Some(Statement { work: Work::Write(write), .. }) = self.statements.get(&id) else { return };
+        let command = write.commit();
+        self.propose(command, Then::Statement(id), context);
     }
 
     /// A command of a statement has its outcome.

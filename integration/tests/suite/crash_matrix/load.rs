@@ -48,7 +48,12 @@ impl Load {
             let rows = format!("INSERT INTO {table} SELECT value, 0 FROM generate_series(1, {ROWS}) AS g(value)");
             ensure!(client.update(&rows).await? == ROWS);
         }
-        Ok(Self { client, name: name.to_owned(), rounds: 0, open: Vec::new() })
+        let mut load = Self { client, name: name.to_owned(), rounds: 0, open: Vec::new() };
+        // Partitions that never held rows would move away from an executor that is down.
+        load.round().await?;
+        load.finish().await?;
+        load.check().await?;
+        Ok(load)
     }
 
     /// Begins a round: appends, upserts with deletes by key, an update beside an insert, two updates of the same rows, and a

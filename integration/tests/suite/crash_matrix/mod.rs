@@ -6,7 +6,10 @@ mod load;
 use std::{fs, path::Path, time::Duration};
 
 use ancho_integration::{
-    cluster::processes::{ProcessBuilder, Processes},
+    cluster::{
+        executors_up,
+        processes::{ProcessBuilder, Processes},
+    },
     run, turns, wait_until,
 };
 use anyhow::{Context, ensure};
@@ -42,7 +45,7 @@ const VARIABLE: &str = "ANCHO_FAILPOINT";
 
 async fn start() -> anyhow::Result<Processes> {
     let ttl = Duration::from_secs(3);
-    ProcessBuilder::default().executors(2).partition_wait(Duration::from_secs(20)).session_ttl(ttl).start().await
+    ProcessBuilder::default().executors(2).partition_wait(Duration::from_secs(2)).session_ttl(ttl).start().await
 }
 
 /// How often each step is passed before it counts.
@@ -66,10 +69,14 @@ async fn arm(cluster: &mut Processes, failpoint: &str) -> anyhow::Result<()> {
     cluster.wait_ready().await
 }
 
-/// Starts it without one, and checks everything.
-async fn recover(cluster: &mut Processes, load: &mut Load) -> anyhow::Result<()> {
+/// Starts it without one.
+fn start_unarmed(cluster: &mut Processes) -> anyhow::Result<()> {
     cluster.set_executor_env(VICTIM, VARIABLE, None);
-    cluster.start_executor(VICTIM)?;
+    cluster.start_executor(VICTIM)
+}
+
+/// Checks everything when all are up.
+async fn recover(cluster: &mut Processes, load: &mut Load) -> anyhow::Result<()> {
     cluster.wait_ready().await?;
     load.finish().await?;
     load.check().await?;
@@ -100,6 +107,7 @@ fn killed_at_every_step() {
                 async move { ended.map(|ended| ended.then_some(())) }
             });
             died.await.with_context(|| format!("{failpoint} is never met"))?;
+            start_unarmed(&mut cluster)?;
             recover(&mut cluster, &mut load).await.with_context(|| failpoint.clone())?;
         }
         killed_while_it_clears_up(&mut cluster, &mut load).await?;
@@ -122,6 +130,7 @@ async fn killed_while_it_clears_up(cluster: &mut Processes, load: &mut Load) -> 
         async move { ended.map(|ended| ended.then_some(())) }
     })
     .await?;
+    start_unarmed(cluster)?;
     recover(cluster, load).await.context("RemoveOrphan")
 }
 
@@ -144,7 +153,8 @@ fn a_full_disk_at_every_step() {
         };
         cluster.start_executor(VICTIM)?;
         cluster.wait_ready().await?;
-        let mut load = Load::start(cluster.client(0)?, "full").await?;
+        let client = cluster.client(0)?;
+        let mut load = Load::start(client.clone(), "full").await?;
         for (step, skip) in HUNGRY.iter().flat_map(|step| skips(is_seldom(step)).into_iter().map(move |n| (step, n))) {
             let failpoint = format!("{step}:{skip}:fill");
             arm(&mut cluster, &failpoint).await?;
@@ -156,13 +166,16 @@ fn a_full_disk_at_every_step() {
             }
             ensure!(small.is_full(), "{failpoint} is never met");
             cluster.check_alive().with_context(|| failpoint.clone())?;
-            // It starts on a disk without a free byte, and goes on when there is room again.
+            // It starts on a disk without a free byte, and by itself goes on when there is room again.
             cluster.kill_executor(VICTIM)?;
-            cluster.set_executor_env(VICTIM, VARIABLE, None);
-            cluster.start_executor(VICTIM)?;
-            cluster.wait_ready().await.with_context(|| format!("{failpoint}: on a full disk"))?;
+            start_unarmed(&mut cluster)?;
+            wait_until("it is up on a full disk", Duration::from_secs(20), || async {
+                Ok((executors_up(&client.status().await?)? == 2).then_some(()))
+            })
+            .await
+            .with_context(|| failpoint.clone())?;
+            cluster.check_alive()?;
             small.make_room()?;
-            cluster.kill_executor(VICTIM)?;
             recover(&mut cluster, &mut load).await.with_context(|| failpoint.clone())?;
         }
         cluster.stop().await
