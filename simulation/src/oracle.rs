@@ -257,12 +257,19 @@ impl Oracle {
         if !parts.iter().map(|p| &p.partition).eq(intent.parts.keys()) {
             self.fail("ONCE", format!("write {write} is committed with other parts than it has"));
         }
+        let replaced = parts.first().filter(|_| intent.parts.values().any(|change| change.overwrite));
+        if let Some((table, _)) = replaced.and_then(|part| state.find_partition(part.partition)) {
+            for id in table.partitions.keys().filter(|id| !intent.parts.contains_key(id)) {
+                if !self.rows_of(*id, usize::MAX).is_empty() {
+                    self.fail("ONCE", format!("rows of partition {id} outlive write {write}, which replaces all rows"));
+                }
+            }
+        }
         for part in parts {
             let id = part.partition;
             let Some((_, partition)) = state.find_partition(id) else { continue };
+            let present = self.rows_of(id, usize::MAX);
             let commits = self.commits.entry(id).or_default();
-            let history = commits.iter().filter_map(|w| self.intents.get(w)?.parts.get(&id));
-            let present = rows(history);
             let twice = intent.parts.get(&id).and_then(|change| change.deletes.difference(&present).next()).copied();
             commits.push(write);
             let next = commits.len() as u64;
@@ -284,6 +291,12 @@ impl Oracle {
                 self.fail("DURABLE", format!("write {write} is committed and not on the owner of partition {id}"));
             }
         }
+    }
+
+    /// Rows after the first so many commits of a partition.
+    fn rows_of(&self, partition: PartitionId, commits: usize) -> BTreeSet<Operation> {
+        let writes = self.commits.get(&partition).map_or(&[][..], Vec::as_slice);
+        rows(writes.iter().take(commits).filter_map(|write| self.intents.get(write)?.parts.get(&partition)))
     }
 
     /// Where a read that begins now must at least get to.
@@ -324,18 +337,12 @@ impl Oracle {
     ) {
         self.counts.reads += 1;
         for (partition, (version, found)) in answer {
-            let commits = self.commits.get(partition).map_or(&[][..], Vec::as_slice);
+            let newest = self.commits.get(partition).map_or(0, Vec::len);
             let upto = usize::try_from(*version).unwrap_or(usize::MAX);
-            let history = commits.iter().take(upto).filter_map(|w| self.intents.get(w)?.parts.get(partition));
-            let expected = rows(history);
-            if upto > commits.len() || *found != expected {
-                self.fail(
-                    "READ",
-                    format!(
-                        "partition {partition} at version {version} of {} shows {found:?} and not {expected:?}",
-                        commits.len()
-                    ),
-                );
+            let expected = self.rows_of(*partition, upto);
+            if upto > newest || *found != expected {
+                let place = format!("partition {partition} at version {version} of {newest}");
+                self.fail("READ", format!("{place} shows {found:?} and not {expected:?}"));
             }
             if floors.get(partition).is_some_and(|floor| floor > version) {
                 self.fail(

@@ -1,4 +1,6 @@
 //! Partitions of a simulated executor: the glue between its disk and the real rules, step by step as the host does it.
+use std::collections::btree_map::Entry;
+
 use ancho_common::{
     error::ErrorKind,
     ids::{PartitionId, WriteId},
@@ -55,11 +57,11 @@ impl Executor {
     fn bring_in_line(&mut self, id: PartitionId, context: &mut Context<'_>) -> Result<(), (String, bool)> {
         let Some(slot) = self.slots.get_mut(&id) else { return Ok(()) };
         let partitions = &mut context.disks[self.index].partitions;
-        if !partitions.contains_key(&id) {
+        if let Entry::Vacant(missing) = partitions.entry(id) {
             if !slot.tenure.may_start_empty() {
                 return Err(("its directory was lost".into(), false));
             }
-            partitions.insert(id, PartitionDisk::default());
+            missing.insert(PartitionDisk::default());
         }
         let committed = slot.tenure.committed();
         let on_disk = self.advance(id, committed, None, context);

@@ -132,7 +132,7 @@ impl Write {
 
     /// Whether it is committed as a transaction of one statement.
     fn in_transaction(&self) -> bool {
-        matches!(self.shape, Shape::Insert { seed } | Shape::Transfer { seed } if seed % 4 == 0)
+        matches!(self.shape, Shape::Insert { seed } | Shape::Transfer { seed } if seed.is_multiple_of(4))
     }
 }
 
