@@ -63,6 +63,8 @@ pub struct SchedulerOptions {
     pub session_ttl: Duration,
     /// How long a statement waits for a partition without a serving owner.
     pub partition_wait: Duration,
+    /// Folders with local files that `COPY` may read and write; none unless set.
+    pub local_files: Vec<PathBuf>,
     /// A transaction that nobody goes on with for so long is rolled back.
     pub transaction_idle: Duration,
     /// Streams per task; by default what the executors ask for.
@@ -87,6 +89,7 @@ impl SchedulerOptions {
             peers: BTreeMap::new(),
             session_ttl: Duration::from_secs(10),
             partition_wait: Duration::from_secs(30),
+            local_files: Vec::new(),
             transaction_idle: Duration::from_secs(300),
             streams: None,
             memory_bytes: None,
@@ -163,7 +166,13 @@ impl Scheduler {
             node.wait_ready(SINGLE_NODE_PATIENCE).await?;
         }
 
-        let engine = Arc::new(QueryEngine::new(node.clone(), sessions, channels, patience(&options)));
+        let engine = Arc::new(QueryEngine::new(
+            node.clone(),
+            sessions,
+            channels,
+            patience(&options),
+            options.local_files.clone().into(),
+        ));
         let frontends = Frontends::start(
             Arc::new(Computed::new(engine, compute)),
             FrontendOptions { flight: options.flight, http: options.http, metrics: options.metrics },

@@ -44,6 +44,9 @@ pub struct Args {
     /// Longest time that a query waits for a partition without a loaded owner
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     partition_wait: Duration,
+    /// Folder with files that COPY may read and write on this machine and on those of the executors; repeatable
+    #[arg(long, value_name = "FOLDER", env = "ANCHO_LOCAL_FILES", value_delimiter = ':')]
+    local_files: Vec<PathBuf>,
     /// Longest time that nobody goes on with an open transaction before it is rolled back
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     transaction_idle: Duration,
@@ -116,6 +119,7 @@ fn options(args: Args) -> anyhow::Result<SchedulerOptions> {
         peers,
         session_ttl: args.session_ttl,
         partition_wait: args.partition_wait,
+        local_files: args.local_files,
         transaction_idle: args.transaction_idle,
         streams: args.streams,
         memory_bytes: args.memory,

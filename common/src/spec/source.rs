@@ -2,9 +2,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_norway::Value;
+use serde_norway::{Mapping, Value};
+
+use crate::error::Error;
 
 use super::{
+    SpecError,
     fields::{Fields, KeyPath, Problems},
     secret::Secret,
 };
@@ -160,6 +163,28 @@ const S3_KEYS: [&str; 10] = [
 ];
 
 impl SourceSpec {
+    /// Of a location and parameters by the names that datasets have for them.
+    ///
+    /// # Errors
+    /// `Invalid`, with every problem found.
+    pub fn of(from: &str, params: impl IntoIterator<Item = (String, String)>) -> Result<Self, Error> {
+        let text = |text: String| Value::String(text);
+        let params = params.into_iter().map(|(name, value)| (text(name), text(value)));
+        let document = Value::Mapping(Mapping::from_iter([
+            (text("from".into()), text(from.into())),
+            (text("params".into()), Value::Mapping(params.collect())),
+        ]));
+        let mut problems = Problems::default();
+        let fields = Fields::open(KeyPath::root(), &document, "the source", &mut problems);
+        let source = fields.and_then(|mut fields| Self::read(&mut fields, &mut problems));
+        let told = |problem: &SpecError| match problem.path.strip_prefix("params.") {
+            Some(name) => format!("{name}: {}", problem.message),
+            None => problem.message.clone(),
+        };
+        let problems: Vec<String> = problems.into_errors().iter().map(told).collect();
+        source.filter(|_| problems.is_empty()).ok_or_else(|| Error::invalid(problems.join("; ")))
+    }
+
     /// Reads `from` and `params` of a dataset.
     pub(super) fn read(dataset: &mut Fields<'_>, problems: &mut Problems) -> Option<Self> {
         let from = read_from(dataset, problems);

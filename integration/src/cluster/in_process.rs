@@ -115,6 +115,7 @@ impl ClusterBuilder {
                     peers: peers.clone(),
                     session_ttl: self.session_ttl,
                     partition_wait: self.partition_wait,
+                    local_files: vec![dir.join("files")],
                     transaction_idle: self.transaction_idle,
                     streams: Some(self.streams),
                     memory_bytes: None,

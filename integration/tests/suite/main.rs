@@ -2,6 +2,7 @@
 //!
 //! * `cases` – cases of the collected catalogue that have no other home
 //! * `changes` – statements that change rows
+//! * `copying` – `COPY` between tables and files
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
 //! * `loading` – datasets from files and from S3
 //! * `transactions` – several statements that commit as one
@@ -15,6 +16,7 @@
 mod abandoned;
 mod cases;
 mod changes;
+mod copying;
 mod corpus_format;
 mod crash_matrix;
 mod differential;

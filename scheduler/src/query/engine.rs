@@ -1,5 +1,5 @@
 //! The service behind the front ends.
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ancho_common::{
     error::{Error, Result},
@@ -64,6 +64,8 @@ pub struct QueryEngine {
     transactions: Transactions,
     /// The transaction whose statements it runs; otherwise each commits by itself.
     within: Option<Arc<Transaction>>,
+    /// Folders with local files that statements may read and write.
+    local_files: Arc<[PathBuf]>,
 }
 
 /// How long statements wait, and how often they say that they go on.
@@ -80,10 +82,17 @@ pub struct Patience {
 impl QueryEngine {
     /// Over this scheduler's part of the group.
     #[must_use]
-    pub fn new(node: RaftNode, sessions: Sessions, channels: Channels, patience: Patience) -> Self {
+    pub fn new(
+        node: RaftNode,
+        sessions: Sessions,
+        channels: Channels,
+        patience: Patience,
+        local_files: Arc<[PathBuf]>,
+    ) -> Self {
         let writer = Writer::new(node.clone(), channels);
         let transactions = Transactions::new(writer.clone(), patience.transaction_idle);
-        Self { node, sessions, writer, recent: RecentPlans::default(), patience, transactions, within: None }
+        let recent = RecentPlans::default();
+        Self { node, sessions, writer, recent, patience, transactions, within: None, local_files }
     }
 
     /// The same, inside a transaction.
@@ -116,7 +125,7 @@ impl QueryEngine {
     }
 
     /// Writes rows as a statement's own write or as a part of the transaction; how many rows of the table it concerned.
-    async fn write_rows(
+    pub(super) async fn write_rows(
         &self,
         attempt: &Attempt,
         (state, table): (&ClusterState, &Table),
@@ -149,7 +158,7 @@ impl QueryEngine {
     }
 
     /// As [`attempts`](Self::attempts), for work that other writes may come between: then it starts again.
-    async fn write_attempts<T, F, Fut>(&self, work: F) -> Result<T>
+    pub(super) async fn write_attempts<T, F, Fut>(&self, work: F) -> Result<T>
     where
         F: Fn(Arc<ClusterState>, Attempt) -> Fut,
         Fut: Future<Output = PlanResult<T>>,
@@ -164,6 +173,11 @@ impl QueryEngine {
     /// The replicated state behind this engine.
     pub(crate) fn node(&self) -> &RaftNode {
         &self.node
+    }
+
+    /// Folders with local files that statements may read and write.
+    pub(super) fn local_files(&self) -> &[PathBuf] {
+        &self.local_files
     }
 
     /// What statements read now.
@@ -336,6 +350,7 @@ impl QueryEngine {
                 self.at_once("CREATE TABLE", create).await
             }
             Statement::Change(change) => self.change(&change, parameters, caller).await,
+            Statement::Copy(copy) => self.copy(&copy, parameters, caller).await,
             Statement::DropTable { names, if_exists } => {
                 let drop = async |engine: Self| {
                     for name in names {
@@ -453,7 +468,9 @@ impl SqlService for QueryEngine {
                 };
                 (none, parameters)
             }
-            Statement::DropTable { .. } | Statement::RenameTable { .. } => (Arc::clone(&none), none),
+            Statement::Copy(_) | Statement::DropTable { .. } | Statement::RenameTable { .. } => {
+                (Arc::clone(&none), none)
+            }
         };
         Ok(PreparedStatement { schema, parameters, kind })
     }

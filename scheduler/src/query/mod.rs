@@ -8,6 +8,7 @@
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`change`] – `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE` as queries that name rows
+//! * [`copy`] – rows of files into tables, and of queries into files
 //! * `ingest` – rows that a client sends
 //! * [`explain`] – the distributed plan as text
 //! * [`write`] – stage on the owners, one commit, publish
@@ -23,6 +24,7 @@ pub mod assigner;
 pub mod attempt;
 pub mod change;
 pub mod computed;
+pub mod copy;
 pub mod ddl;
 pub mod engine;
 pub mod explain;

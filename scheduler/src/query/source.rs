@@ -5,6 +5,7 @@ use ancho_common::{
     error::{Error, Result},
     spec::source::{FileFormat as SourceFormat, Location, SourceSpec},
 };
+use arrow::datatypes::SchemaRef;
 use datafusion::{
     catalog::TableProvider,
     datasource::{
@@ -33,6 +34,18 @@ const AT_ONCE: usize = 16;
 /// `NotFound` if there is no such file, naming the source: a typing error must not load as an empty table. Otherwise
 /// what keeps the files from being read.
 pub async fn table(session: &SessionState, source: &SourceSpec) -> Result<Arc<dyn TableProvider>> {
+    table_as(session, source, Ok).await
+}
+
+/// As [`table`], with the columns that `declared` makes of those that were found.
+///
+/// # Errors
+/// As [`table`], and those of `declared`.
+pub async fn table_as(
+    session: &SessionState,
+    source: &SourceSpec,
+    declared: impl FnOnce(SchemaRef) -> Result<SchemaRef>,
+) -> Result<Arc<dyn TableProvider>> {
     let base = base_url(&source.from)?;
     let store = session.runtime_env().object_store(ListingTableUrl::try_new(base.clone(), None)?.object_store())?;
     let (format, extension) = file_format(&source.format);
@@ -45,6 +58,7 @@ pub async fn table(session: &SessionState, source: &SourceSpec) -> Result<Arc<dy
         Ok(schema) => schema,
         Err(error) => return Err(odd_one(session, &store, format.as_ref(), &filled, &source.from, error).await),
     };
+    let schema = declared(schema)?;
     let options = ListingOptions::new(format).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(paths).with_listing_options(options).with_schema(schema);
     Ok(Arc::new(ListingTable::try_new(config)?))

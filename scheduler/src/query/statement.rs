@@ -11,7 +11,11 @@ use datafusion::{
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
-use super::{change::Change, names::mark_duplicates};
+use super::{
+    change::Change,
+    copy::{self, Copy},
+    names::mark_duplicates,
+};
 use crate::frontend::service::StatementKind;
 
 /// A statement, sorted by what runs it.
@@ -36,6 +40,8 @@ pub enum Statement {
     Insert(DfStatement),
     /// `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE`.
     Change(Change),
+    /// `COPY … FROM` and `COPY … TO`.
+    Copy(Box<Copy>),
     /// `DROP TABLE`.
     DropTable {
         /// Tables, as written.
@@ -60,6 +66,9 @@ impl Statement {
     /// # Errors
     /// `Invalid` for bad syntax, nothing, or several statements; `Unsupported` for statements that are not offered.
     pub fn parse(sql: &str) -> Result<Self> {
+        if copy::is_copy(sql) {
+            return Ok(Self::Copy(Box::new(Copy::parse(sql)?)));
+        }
         let mut parsed = parser(sql)?.parse_statements().map_err(|e| Error::invalid(text(&e)))?;
         let first = parsed.pop_front().ok_or_else(|| Error::invalid("the statement is empty"))?;
         if !parsed.is_empty() {
@@ -151,6 +160,7 @@ impl Statement {
             Self::CreateTable(_)
             | Self::Insert(_)
             | Self::Change(_)
+            | Self::Copy(_)
             | Self::DropTable { .. }
             | Self::RenameTable { .. } => StatementKind::Update,
         }
@@ -222,7 +232,7 @@ fn text(error: &datafusion::error::DataFusionError) -> String {
 
 fn not_offered(what: &str) -> Error {
     Error::unsupported(format!(
-        "{what} is not offered; SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE TABLE, ALTER TABLE … RENAME, \
+        "{what} is not offered; SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE … RENAME, \
          DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
     ))
 }
@@ -253,6 +263,8 @@ mod tests {
             ("explain format tree select 1", StatementKind::Query),
             ("explain format indent select 1", StatementKind::Query),
             ("explain analyze format indent select 1", StatementKind::Query),
+            ("copy t from 'file:///x.csv'", StatementKind::Update),
+            ("COPY (select 1) TO 's3://b/x.parquet'", StatementKind::Update),
             ("update t set a = 1", StatementKind::Update),
             ("delete from t using u where t.a = u.a", StatementKind::Update),
             ("truncate table t", StatementKind::Update),
@@ -276,6 +288,7 @@ mod tests {
             "rollback to savepoint a",
             "update t set a = 1 returning a",
             "copy t to 'x'",
+            "copy t from 'file:///x'",
             "set a = 1",
             "alter table t add column b int",
             "explain format graphviz select 1",

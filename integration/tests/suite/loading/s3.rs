@@ -56,6 +56,22 @@ fn objects_of_a_bucket() {
         apply(&client, &explicit, "created").await?;
         check_rows(&client, "s_given", 300).await?;
 
+        // The other way, and back.
+        let options = "s3_endpoint '{e}', s3_region '{r}', s3_key '${env:AWS_ACCESS_KEY_ID}', \
+                       s3_secret '${env:AWS_SECRET_ACCESS_KEY}', allow_http true"
+            .replace("{e}", &endpoint)
+            .replace("{r}", S3Server::REGION);
+        for name in ["copy.parquet", "copy.csv"] {
+            let place = format!("'s3://{bucket}/out/{name}' ({options})");
+            ensure!(client.update(&format!("COPY s_given TO {place}")).await? == 300, "{name}");
+            let again = client.update(&format!("COPY s_given TO {place}")).await;
+            ensure!(again.is_err_and(|f| f.error.message.contains("exists already")), "{name}");
+            client.update("CREATE TABLE s_back AS SELECT * FROM s_given WHERE false").await?;
+            ensure!(client.update(&format!("COPY s_back FROM {place}")).await? == 300, "{name}");
+            check_rows(&client, "s_back", 300).await?;
+            client.update("DROP TABLE s_back").await?;
+        }
+
         // A wrong key is an error, not an empty table.
         let wrong = parameters.map(|(k, v)| if k == "s3_secret" { (k, "${env:WRONG_SECRET}") } else { (k, v) });
         let wrong = SpecText::new().dataset("s_wrong", &format!("s3://{bucket}/parquet/"), &wrong, &["k"]);
