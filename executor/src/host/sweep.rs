@@ -1,6 +1,7 @@
 //! What is left behind goes: directories of partitions that nobody assigns any more, and versions that nobody reads.
 use std::{fs, sync::Arc, time::SystemTime};
 
+use ancho_common::error::ErrorKind;
 use cayenne::Partition;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -23,7 +24,8 @@ impl PartitionHost {
                 self.renew_report();
                 continue;
             }
-            if slot.hindrance().is_some() {
+            // Damage does not pass by itself.
+            if slot.hindrance().is_some_and(|hindrance| hindrance.kind != ErrorKind::Corrupt) {
                 self.try_again(&slot).await;
             }
             if let Ok(partition) = slot.partition()
