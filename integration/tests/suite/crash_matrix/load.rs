@@ -6,8 +6,8 @@ use std::{
 };
 
 use ancho_common::error::ErrorKind;
-use ancho_integration::Client;
-use anyhow::{Context, bail, ensure};
+use ancho_integration::{Answer, Client, wait_until};
+use anyhow::{bail, ensure};
 use futures::future::{join_all, try_join_all};
 use tokio::time::{sleep, timeout};
 
@@ -139,11 +139,17 @@ impl Load {
         Ok(())
     }
 
+    /// The answer to a query, as soon as every owner has its session.
+    async fn answer(&self, sql: &str) -> anyhow::Result<Answer> {
+        let limit = Duration::from_secs(20);
+        wait_until(sql, limit, || async { Ok(Some(self.client.query(sql).await?)) }).await
+    }
+
     /// Every table holds what the rounds make, all of which are done.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
         for (table, expected) in self.expected() {
             let sql = format!("SELECT k, v FROM {table}");
-            let found = pairs(&self.client.query(&sql).await.with_context(|| sql.clone())?)?;
+            let found = pairs(&self.answer(&sql).await?)?;
             if found != expected {
                 let short: Vec<_> = expected.iter().filter(|(row, n)| found.get(row) != Some(n)).take(5).collect();
                 let more: Vec<_> = found.iter().filter(|(row, n)| expected.get(row) != Some(n)).take(5).collect();
