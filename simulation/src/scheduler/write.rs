@@ -113,7 +113,7 @@ impl Write {
             deleted: part.change.deletes.len() as u64,
             base: part.base.filter(|_| !part.change.deletes.is_empty()),
         });
-        let request = Some(WriteRequest { id: request_id(self.operation), rows: 1 });
+        let request = Some(WriteRequest { id: request_id(self.operation), rows: 1, statement: None });
         if self.in_transaction() {
             let (table, write_id) = (self.id, self.write);
             let parts = parts.map(|staged| TransactionPart { table, write_id, staged }).collect();
