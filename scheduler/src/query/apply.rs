@@ -7,7 +7,7 @@ use ancho_common::{
     ids::TableId,
     spec::{ClusterSpec, DatasetSpec},
 };
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::{
     catalog::TableProvider,
     datasource::provider_as_source,
@@ -80,7 +80,7 @@ impl<'a> Applier<'a> {
         let name = TableName::public(&spec.name);
         let source_schema =
             self.engine.attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) }).await?;
-        let schema = ddl::source_schema(&source_schema);
+        let schema = ddl::dataset_schema(&source_schema);
         let state = self.engine.node().linearizable().await?;
         let former = state.table(&name);
         let change = decide(former, &name, spec, &schema)?;
@@ -175,7 +175,7 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
         // Its load may be broken off, and is not ours to end: it is made anew beside it.
         return Ok(Change::Created);
     }
-    let alike = table.schema.0 == *schema
+    let alike = takes(&table.schema.0, schema)
         && table.partition_spec == spec.acceleration.partition_spec()
         && table.primary_key == spec.acceleration.primary_key
         && table.params == spec.acceleration.params;
@@ -185,6 +185,15 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
         (_, true) => Change::Refreshed,
         (_, false) => Change::Replaced,
     })
+}
+
+/// Whether a table of these columns can take rows with those: a NULL only where it takes one.
+fn takes(table: &Schema, rows: &Schema) -> bool {
+    table.fields().len() == rows.fields().len()
+        && table.fields().iter().zip(rows.fields()).all(|(column, value)| {
+            let same = column.as_ref().clone().with_nullable(value.is_nullable()) == **value;
+            same && (column.is_nullable() || !value.is_nullable())
+        })
 }
 
 /// An attempt whose tasks, on every executor, reach the dataset's bucket as the dataset says.

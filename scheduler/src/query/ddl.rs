@@ -172,7 +172,13 @@ pub fn stored_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// The schema that rows of a source are stored with.
+/// The schema of a table made from the files of a dataset, which say themselves where there is no NULL.
+#[must_use]
+pub fn dataset_schema(schema: &ArrowSchema) -> SchemaRef {
+    stored_schema(schema, false)
+}
+
+/// The schema of a table made for rows that a client sends.
 #[must_use]
 pub fn source_schema(schema: &ArrowSchema) -> SchemaRef {
     stored_schema(schema, true)
