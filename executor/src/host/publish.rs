@@ -110,13 +110,7 @@ pub(super) async fn advance(
     named: Option<(u64, WriteId)>,
 ) -> Result<u64> {
     let mut made = 0;
-    while partition.version() < target {
-        let next = partition.version() + 1;
-        let named = named.filter(|(version, _)| *version == next).map(|(_, id)| id);
-        let Some(write) = named.or_else(|| slot.write_of(next)) else { break };
-        if !partition.staged().iter().any(|s| s.write_id == write.0) {
-            break;
-        }
+    while let Some((next, write)) = slot.next_version(partition, target, named) {
         partition.publish(write.0, next).await.map_err(|e| from_storage(&format!("publishing version {next}"), e))?;
         slot.published(next, write);
         info!(place = %slot.place(), version = next, write = %write, "published");

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     Assignment, Assignments, PartitionHost, from_storage, open, publish,
     slot::{Slot, Store},
+    tenure::Standing,
 };
 
 /// Partitions worked on at the same time; creating one waits for the disk most of the time.
@@ -21,7 +22,7 @@ impl PartitionHost {
     pub async fn reconcile(self: &Arc<Self>, assignments: Assignments) {
         let _one = self.reconciling.lock().await;
         let former = *self.applied.lock();
-        if former.is_some_and(|former| assignments.state_index < former) {
+        if assignments.is_older_than(former) {
             warn!(index = assignments.state_index, ?former, "ignored assignments older than the applied ones");
             return;
         }
@@ -52,6 +53,19 @@ impl PartitionHost {
         self.announce();
     }
 
+    /// Looks once more at a partition that is not served: the disk may have room again, or a directory may be back in its place.
+    pub(super) async fn try_again(&self, slot: &Slot) {
+        let _one = self.reconciling.lock().await;
+        let Some(assignment) = slot.assignment() else { return };
+        let epoch = assignment.epoch;
+        let outcome = self.bring_in_line(slot, assignment).await;
+        if outcome.is_ok() {
+            info!(place = %slot.place(), "partition is served again");
+        }
+        slot.hinder(epoch, outcome.err());
+        self.announce();
+    }
+
     fn slot_or_new(&self, id: ancho_common::ids::PartitionId) -> Arc<Slot> {
         let mut slots = self.slots.write();
         Arc::clone(slots.entry(id).or_insert_with(|| Arc::new(Slot::new(&self.dir, id, Store::Missing))))
@@ -69,14 +83,15 @@ impl PartitionHost {
         }
         publish::advance(slot, &partition, slot.committed(), None).await?;
         let (local, committed) = (partition.version(), slot.committed());
-        if local < committed {
-            return Err(behind(&place, local, committed, slot));
-        }
-        if local > committed {
-            return Err(Error::corrupt(format!(
-                "{place}: version {local} is on disk and the schedulers know only version {committed}; \
-                 the directory or the schedulers' state was put back to another time"
-            )));
+        match slot.standing(local) {
+            Standing::Current => {}
+            Standing::Behind => return Err(behind(&place, local, committed, slot)),
+            Standing::Ahead => {
+                return Err(Error::corrupt(format!(
+                    "{place}: version {local} is on disk and the schedulers know only version {committed}; \
+                     the directory or the schedulers' state was put back to another time"
+                )));
+            }
         }
         publish::drop_dead_writes(slot, &partition).await;
         Ok(())
@@ -96,7 +111,7 @@ impl PartitionHost {
         slot.set_store(opened);
         match slot.store() {
             Store::Open(partition) => Ok(partition),
-            Store::Missing | Store::Damaged(_) if slot.committed() == 0 => self.create(slot, assignment).await,
+            Store::Missing | Store::Damaged(_) if slot.may_start_empty() => self.create(slot, assignment).await,
             Store::Missing => Err(Error::corrupt(format!(
                 "{place}: committed version {} has no data on executor {}: its directory was lost; \
                  put the directory back or restore the table",

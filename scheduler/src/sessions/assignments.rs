@@ -10,7 +10,7 @@ use crate::state::{ClusterState, Partition, Table};
 /// Everything in an executor's assignments that can change while its tables exist: compared to tell whether a message
 /// is due, without building it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Digest {
+pub struct Digest {
     /// Table, partition and epoch.
     held: Vec<(u64, u64, u64)>,
     /// Committed version of each.
@@ -18,7 +18,9 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    pub(super) fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
+    /// The digest of an executor's assignments in a state.
+    #[must_use]
+    pub fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
         let mut digest = Self::default();
         for (table, partition) in owned(state, executor) {
             digest.held.push((table.id.0, partition.id.0, partition.epoch));
@@ -29,13 +31,15 @@ impl Digest {
 
     /// Partitions came, went or changed hands. Otherwise only versions differ, which the executor also learns when a
     /// write is published.
-    pub(super) fn holds_others_than(&self, former: &Self) -> bool {
+    #[must_use]
+    pub fn holds_others_than(&self, former: &Self) -> bool {
         self.held != former.held
     }
 }
 
 /// The message for an executor, as of this state.
-pub(super) fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignments {
+#[must_use]
+pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignments {
     let mut of_table: BTreeMap<u64, (Bytes, String)> = BTreeMap::new();
     let partitions = owned(state, executor)
         .map(|(table, partition)| {
