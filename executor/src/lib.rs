@@ -32,10 +32,11 @@ pub mod worker;
 mod disk;
 mod metric;
 mod metrics_server;
+mod resources;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use executor::{Executor, ExecutorHandle};
-pub use host::{HinderedPartition, HostOptions, LoadedPartition, PartitionHost, PartitionInfo};
+pub use host::{HinderedPartition, HostOptions, LoadedPartition, PartitionHost, PartitionInfo, verify_directory};
 pub use options::ExecutorOptions;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use ancho_common::{
+    alter::ColumnChange,
     error::{Error, ErrorKind, Result},
     ids::{PartitionId, WriteId},
 };
@@ -51,6 +52,8 @@ struct State {
     /// Highest version known to be committed: assigned, or published here on request before that assignment came.
     committed: u64,
     commits: BTreeMap<u64, WriteId>,
+    /// Those of the commits that change columns.
+    changes: HashMap<WriteId, ColumnChange>,
     /// Staged by an earlier start of the process.
     inherited: BTreeSet<Uuid>,
     /// Staged by this start, and under which epoch.
@@ -76,6 +79,7 @@ impl Slot {
                 hindered_epoch: 0,
                 committed: 0,
                 commits: BTreeMap::new(),
+                changes: HashMap::new(),
                 inherited,
                 staged: HashMap::new(),
                 unassigned_since: Instant::now(),
@@ -133,6 +137,7 @@ impl Slot {
         state.committed = state.committed.max(assignment.version);
         let oldest = assignment.commits.keys().next().copied();
         state.commits.extend(&assignment.commits);
+        state.changes.clone_from(&assignment.changes);
         if let Some(oldest) = oldest {
             // What the schedulers no longer list is not needed here either.
             state.commits.retain(|version, _| *version >= oldest);
@@ -195,6 +200,11 @@ impl Slot {
     /// The write that became a version, as far as it is known.
     pub(super) fn write_of(&self, version: u64) -> Option<WriteId> {
         self.state.lock().commits.get(&version).copied()
+    }
+
+    /// The change of columns that a commit is, if it is one.
+    pub(super) fn change_of(&self, write: WriteId) -> Option<ColumnChange> {
+        self.state.lock().changes.get(&write).cloned()
     }
 
     /// Whether a write is known to be committed.

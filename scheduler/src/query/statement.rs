@@ -5,13 +5,13 @@ use ancho_common::{
 };
 use datafusion::{
     common::format::{ExplainFormat, ExplainStatementOptions},
-    logical_expr::sqlparser::ast::{
-        self, AlterTable, AlterTableOperation, CreateTable, RenameTableNameKind, Statement as Sql,
-    },
+    logical_expr::sqlparser::ast::{self, CreateTable, Statement as Sql},
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
 use super::{
+    alter::AlterTable,
+    as_of,
     change::Change,
     copy::{self, Copy},
     names::mark_duplicates,
@@ -49,15 +49,13 @@ pub enum Statement {
         /// A missing one is fine.
         if_exists: bool,
     },
-    /// `ALTER TABLE … RENAME TO …`.
-    RenameTable {
+    /// `OPTIMIZE [TABLE] …`.
+    Optimize {
         /// Table, as written.
         name: ast::ObjectName,
-        /// New name, as written.
-        to: ast::ObjectName,
-        /// A missing one is fine.
-        if_exists: bool,
     },
+    /// `ALTER TABLE`.
+    AlterTable(Box<AlterTable>),
 }
 
 impl Statement {
@@ -66,10 +64,11 @@ impl Statement {
     /// # Errors
     /// `Invalid` for bad syntax, nothing, or several statements; `Unsupported` for statements that are not offered.
     pub fn parse(sql: &str) -> Result<Self> {
-        if copy::is_copy(sql) {
-            return Ok(Self::Copy(Box::new(Copy::parse(sql)?)));
+        let sql = as_of::rewritten(sql)?;
+        if copy::is_copy(&sql) {
+            return Ok(Self::Copy(Box::new(Copy::parse(&sql)?)));
         }
-        let mut parsed = parser(sql)?.parse_statements().map_err(|e| Error::invalid(text(&e)))?;
+        let mut parsed = parser(&sql)?.parse_statements().map_err(|e| Error::invalid(text(&e)))?;
         let first = parsed.pop_front().ok_or_else(|| Error::invalid("the statement is empty"))?;
         if !parsed.is_empty() {
             return Err(Error::invalid(format!(
@@ -125,7 +124,19 @@ impl Statement {
             | Sql::ShowDatabases { .. }
             | Sql::ShowSchemas { .. }
             | Sql::ExplainTable { .. }) => Ok(Self::Query(DfStatement::Statement(Box::new(query)))),
-            Sql::AlterTable(alter) => Self::classify_alter(alter),
+            Sql::AlterTable(alter) => Ok(Self::AlterTable(Box::new(AlterTable::parse(alter)?))),
+            Sql::OptimizeTable {
+                name,
+                on_cluster: None,
+                partition: None,
+                deduplicate: None,
+                predicate: None,
+                zorder: None,
+                ..
+            } => Ok(Self::Optimize { name }),
+            Sql::OptimizeTable { .. } => Err(Error::unsupported(
+                "of OPTIMIZE only OPTIMIZE TABLE … is offered: it rewrites all files of a table",
+            )),
             Sql::Assert { condition, message } => assertion(condition, message),
             Sql::StartTransaction { .. } | Sql::Commit { .. } | Sql::Rollback { savepoint: None, .. } => {
                 Err(Error::unsupported(
@@ -143,15 +154,6 @@ impl Statement {
         }
     }
 
-    fn classify_alter(alter: AlterTable) -> Result<Self> {
-        match alter.operations.as_slice() {
-            [AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }] if !alter.only => {
-                Ok(Self::RenameTable { name: alter.name, to: to.clone(), if_exists: alter.if_exists })
-            }
-            _ => Err(Error::unsupported("of ALTER TABLE only ALTER TABLE … RENAME TO … is offered")),
-        }
-    }
-
     /// Whether it yields rows.
     #[must_use]
     pub fn kind(&self) -> StatementKind {
@@ -162,7 +164,8 @@ impl Statement {
             | Self::Change(_)
             | Self::Copy(_)
             | Self::DropTable { .. }
-            | Self::RenameTable { .. } => StatementKind::Update,
+            | Self::Optimize { .. }
+            | Self::AlterTable(_) => StatementKind::Update,
         }
     }
 }
@@ -232,8 +235,8 @@ fn text(error: &datafusion::error::DataFusionError) -> String {
 
 fn not_offered(what: &str) -> Error {
     Error::unsupported(format!(
-        "{what} is not offered; SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE … RENAME, \
-         DROP TABLE, SHOW, DESCRIBE and EXPLAIN are"
+        "{what} is not offered; SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE, \
+         DROP TABLE, OPTIMIZE TABLE, SHOW, DESCRIBE and EXPLAIN are"
     ))
 }
 
@@ -266,6 +269,8 @@ mod tests {
             ("copy t from 'file:///x.csv'", StatementKind::Update),
             ("COPY (select 1) TO 's3://b/x.parquet'", StatementKind::Update),
             ("update t set a = 1", StatementKind::Update),
+            ("optimize table t", StatementKind::Update),
+            ("optimize public.t", StatementKind::Update),
             ("delete from t using u where t.a = u.a", StatementKind::Update),
             ("truncate table t", StatementKind::Update),
             ("merge into t using u on t.a = u.a when matched then delete", StatementKind::Update),
@@ -290,7 +295,9 @@ mod tests {
             "copy t to 'x'",
             "copy t from 'file:///x'",
             "set a = 1",
-            "alter table t add column b int",
+            "optimize table t partition id 'x'",
+            "optimize t where a = 1",
+            "alter table t add column a int, add column b int",
             "explain format graphviz select 1",
             "explain format nothing select 1",
             "explain analyze format tree select 1",

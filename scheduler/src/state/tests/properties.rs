@@ -229,6 +229,7 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 refreshed: refreshed.then_some(source),
                 based_on: base.zip(*stale_base).map(|((id, version), stale)| (id, version + u64::from(stale))),
                 request: (write % 3 != 0).then(|| WriteRequest { id: (write % 5).to_string(), rows: 1 }),
+                schema_version: 0,
             }
         }
         Step::Repeat { .. } => Command::InitCluster { cluster_id: "c".into() },

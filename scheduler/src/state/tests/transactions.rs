@@ -2,7 +2,7 @@
 use super::*;
 
 fn part(cluster: &Cluster, table: TableId, number: usize, rows: u64) -> TransactionPart {
-    TransactionPart { table, write_id: WriteId::new(), staged: cluster.part(table, number, rows) }
+    TransactionPart { table, write_id: WriteId::new(), staged: cluster.part(table, number, rows), schema_version: 0 }
 }
 
 fn commit(parts: &[TransactionPart], request: &str) -> Command {
