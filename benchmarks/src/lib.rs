@@ -4,9 +4,12 @@
 //! * [`tpch`]: tables, generator, queries and reference answers;
 //! * [`compare`]: equality of results under SQL's rules, also used by the differential tests;
 //! * [`runner`]: engines behind one trait and [`runner::run_suite`];
+//! * [`storage`]: what writes, look-ups and changed tables cost, next to DuckDB and SQLite;
 //! * [`python`]: the virtual environment with the pinned Python peers.
 
 pub mod compare;
+mod peer;
 pub mod python;
 pub mod runner;
+pub mod storage;
 pub mod tpch;

@@ -73,7 +73,14 @@ impl Executor {
     /// # Errors
     /// The directory is in use, damaged or of another cluster, the address is taken, or a setting cannot be used.
     pub async fn start(options: ExecutorOptions) -> Result<ExecutorHandle> {
-        Self::start_with(options, HostOptions::default()).await
+        let host_options = HostOptions::default();
+        #[cfg(debug_assertions)]
+        let host_options = {
+            let mut host_options = host_options;
+            host_options.partitions.failpoints = crate::failpoint::from_environment(&options.data_dir)?;
+            host_options
+        };
+        Self::start_with(options, host_options).await
     }
 
     /// As [`start`](Self::start), with the host's options.

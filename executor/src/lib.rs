@@ -30,6 +30,8 @@ pub mod session;
 pub mod worker;
 
 mod disk;
+#[cfg(debug_assertions)]
+mod failpoint;
 mod metric;
 mod metrics_server;
 mod resources;

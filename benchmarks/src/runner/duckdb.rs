@@ -1,33 +1,26 @@
 //! DuckDB as a peer: a Python child process over its own native database file.
 
 use super::engine::{SqlEngine, TimedResult};
+use crate::peer::Peer;
 use crate::python::PythonEnv;
 use crate::tpch::{GeneratedData, Table};
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, ensure};
 use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::fs::{self, File};
 use std::io::BufReader as FileReader;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// The program of the child process; its protocol is described at its top.
 const SCRIPT: &str = include_str!("../../python/duckdb_peer.py");
 
 /// A running DuckDB with the tables loaded. Dropping it ends the process.
 pub struct DuckDbEngine {
-    /// Owned for its end: the process is killed with it.
-    _child: Child,
-    requests: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-    /// Set while a request is out: when its caller gave up, the next answer would be to another one.
-    out_of_step: bool,
+    peer: Peer,
     result_file: PathBuf,
     version: String,
 }
@@ -54,24 +47,13 @@ impl DuckDbEngine {
         if let Some(parent) = database.parent() {
             fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
         }
-        let mut child = Command::new(&python.python)
-            .args(["-c", SCRIPT])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("start {} for DuckDB", python.python.display()))?;
-        let requests = child.stdin.take().context("the DuckDB process has no input")?;
-        let answers = child.stdout.take().context("the DuckDB process has no output")?;
         let mut engine = Self {
-            _child: child,
-            requests,
-            answers: BufReader::new(answers).lines(),
-            out_of_step: false,
+            peer: Peer::start("DuckDB", python, SCRIPT)?,
             result_file: database.with_extension("result.arrows"),
             version: String::new(),
         };
         let opened = engine
+            .peer
             .request(json!({"op": "open", "database": database, "threads": threads.max(1)}))
             .await
             .with_context(|| format!("open {} with DuckDB", database.display()))?;
@@ -92,7 +74,7 @@ impl DuckDbEngine {
             tables.insert(table.name().to_owned(), json!(files));
         }
         let source = format!("{} {}", data.dir.display(), serde_json::to_string(data)?);
-        let answer = self.request(json!({"op": "load", "source": source, "tables": tables})).await?;
+        let answer = self.peer.request(json!({"op": "load", "source": source, "tables": tables})).await?;
         for table in Table::ALL {
             let loaded = answer["rows"][table.name()].as_u64();
             ensure!(
@@ -102,25 +84,6 @@ impl DuckDbEngine {
             );
         }
         Ok(())
-    }
-
-    async fn request(&mut self, request: Value) -> anyhow::Result<Value> {
-        if self.out_of_step {
-            bail!("an earlier query on DuckDB was abandoned: start the engine anew");
-        }
-        self.out_of_step = true;
-        let line = format!("{request}\n");
-        self.requests.write_all(line.as_bytes()).await.context("ask the DuckDB process")?;
-        self.requests.flush().await.context("ask the DuckDB process")?;
-        let line = self.answers.next_line().await.context("read DuckDB's answer")?;
-        let line = line.context("the DuckDB process ended (its messages are above)")?;
-        self.out_of_step = false;
-        let answer: Value =
-            serde_json::from_str(&line).with_context(|| format!("DuckDB's answer is no JSON: {line}"))?;
-        match answer.get("error").and_then(Value::as_str) {
-            Some(error) => Err(anyhow!("{error}")),
-            None => Ok(answer),
-        }
     }
 }
 
@@ -150,7 +113,7 @@ impl SqlEngine for DuckDbEngine {
 
     async fn run_timed(&mut self, sql: &str) -> anyhow::Result<TimedResult> {
         let path = self.result_file.clone();
-        let answer = self.request(json!({"op": "query", "sql": sql, "result": path})).await?;
+        let answer = self.peer.request(json!({"op": "query", "sql": sql, "result": path})).await?;
         let answer: QueryAnswer = serde_json::from_value(answer).context("read DuckDB's answer")?;
         let batches = read_result(&path).with_context(|| format!("read the rows in {}", path.display()))?;
         let result = TimedResult { batches, elapsed: Duration::from_secs_f64(answer.ms / 1000.0) };

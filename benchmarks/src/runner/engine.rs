@@ -42,4 +42,9 @@ pub trait SqlEngine: Send {
         let batches = self.run(sql).await?;
         Ok(TimedResult { batches, elapsed: start.elapsed() })
     }
+
+    /// Runs a query and gives the time that its planning took, where the engine tells; `None` otherwise.
+    async fn planning(&mut self, _sql: &str) -> anyhow::Result<Option<Duration>> {
+        Ok(None)
+    }
 }

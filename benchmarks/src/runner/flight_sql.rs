@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use futures::TryStreamExt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use arrow::{array::AsArray, datatypes::DataType};
 use tonic::transport::{Channel, Endpoint};
 
 /// Location by which a server says that a ticket is redeemed where it was issued.
@@ -80,6 +82,11 @@ fn location(endpoint: &FlightEndpoint) -> Option<&str> {
     endpoint.location.first().map(|location| location.uri.as_str())
 }
 
+/// The milliseconds in a summary such as `rows=4, planning=3.250 ms, total=80.1 ms`.
+fn planning_of(summary: &str) -> Option<f64> {
+    summary.split_once("planning=")?.1.split_once(" ms")?.0.parse().ok()
+}
+
 async fn open(url: &str) -> anyhow::Result<Channel> {
     let Some((scheme, address)) = url.split_once("://") else {
         bail!("`{url}` is no URL: give grpc://host:port");
@@ -105,5 +112,13 @@ impl SqlEngine for FlightSqlEngine {
     async fn run(&mut self, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
         let info = self.client.execute(sql.to_owned(), None).await?;
         self.fetch(info).await
+    }
+
+    /// From the summary of `EXPLAIN ANALYZE`: from the statement's arrival to its plan, without the scalar subqueries.
+    async fn planning(&mut self, sql: &str) -> anyhow::Result<Option<Duration>> {
+        let rows = self.run(&format!("EXPLAIN ANALYZE {sql}")).await?;
+        let texts = rows.iter().flat_map(|batch| batch.columns()).filter(|c| c.data_type() == &DataType::Utf8);
+        let planning = texts.flat_map(|column| column.as_string::<i32>().iter().flatten()).find_map(planning_of);
+        Ok(planning.map(|milliseconds| Duration::from_secs_f64(milliseconds / 1e3)))
     }
 }

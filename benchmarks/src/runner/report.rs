@@ -11,6 +11,9 @@ const TIMES_WIDTH: usize = 28;
 /// Width of a ratio.
 const RATIO_WIDTH: usize = 22;
 
+/// Width of the time of planning.
+const PLANNING_WIDTH: usize = 12;
+
 /// A whole run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -56,6 +59,8 @@ pub struct EngineResult {
     pub min_ms: Option<f64>,
     /// Median time; `None` when no run ended well.
     pub median_ms: Option<f64>,
+    /// Median of the time before the first operator runs, of the engine under test.
+    pub planning_ms: Option<f64>,
     /// Why the query failed here, or how its rows differ from the right ones.
     pub error: Option<String>,
 }
@@ -70,8 +75,15 @@ impl EngineResult {
             min_ms: sorted.first().copied(),
             median_ms: median(&sorted),
             runs_ms,
+            planning_ms: None,
             error,
         }
+    }
+
+    pub(super) fn planned_in(mut self, mut milliseconds: Vec<f64>) -> Self {
+        milliseconds.sort_by(f64::total_cmp);
+        self.planning_ms = median(&milliseconds);
+        self
     }
 }
 
@@ -173,7 +185,7 @@ impl Report {
         for peer in self.engines.iter().skip(1) {
             text += &format!("{:>RATIO_WIDTH$}", format!("÷ {peer}"));
         }
-        text
+        text + &format!("{:>PLANNING_WIDTH$}", "planning")
     }
 
     pub(super) fn line(&self, query: &QueryReport) -> String {
@@ -188,6 +200,8 @@ impl Report {
         }
         let medians: Vec<Option<f64>> = query.results.iter().map(|r| r.median_ms).collect();
         text += &ratios(&medians);
+        let planning = query.subject().and_then(|subject| subject.planning_ms);
+        text += &format!("{:>PLANNING_WIDTH$}", planning.map_or("-".to_owned(), |ms| format!("{ms:.1} ms")));
         text += if query.passed { "  ok" } else { "  FAILED" };
         for result in &query.results {
             if let Some(error) = &result.error {
@@ -205,6 +219,10 @@ impl Report {
             text += &format!("{:>TIMES_WIDTH$}", format!("{total:.1} ms"));
         }
         text += &ratios(&totals.iter().map(|total| Some(*total)).collect::<Vec<_>>());
+        let planning = self.queries.iter().filter_map(|query| query.subject()?.planning_ms);
+        if let Some(longest) = planning.max_by(f64::total_cmp) {
+            text += &format!("{:>PLANNING_WIDTH$}", format!("≤ {longest:.1} ms"));
+        }
         text +=
             &format!("  (medians of the {} that every engine answered)\n", counted(self.comparable().count(), "query"));
         text + &format!("tpch: {} passed, {} failed\n", self.passed(), self.failed())

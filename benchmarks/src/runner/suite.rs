@@ -86,6 +86,12 @@ pub async fn run_suite(
                 run_once(engine.as_mut(), query, round >= options.warmup, options, runs).await;
             }
         }
+        // Only the engine under test: what it spends before the first row is computed.
+        if let (Some(engine), Some(runs)) = (engines.first_mut(), runs.first_mut()) {
+            for _ in 0..options.repeat {
+                measure_planning(engine.as_mut(), query, options, runs).await;
+            }
+        }
         let line = judge.verdict(query, &report.engines, runs);
         writeln!(out, "{}", report.line(&line))?;
         report.queries.push(line);
@@ -106,6 +112,7 @@ struct EngineRuns {
     first: Option<Vec<RecordBatch>>,
     rows: usize,
     error: Option<String>,
+    planning: Vec<f64>,
 }
 
 async fn run_once(
@@ -139,6 +146,17 @@ async fn run_once(
     }
     if timed {
         runs.milliseconds.push(result.elapsed.as_secs_f64() * 1000.0);
+    }
+}
+
+async fn measure_planning(engine: &mut dyn SqlEngine, query: &Query, options: &SuiteOptions, runs: &mut EngineRuns) {
+    if runs.error.is_some() {
+        return;
+    }
+    match tokio::time::timeout(options.timeout, engine.planning(query.sql)).await {
+        Ok(Ok(planning)) => runs.planning.extend(planning.map(|time| time.as_secs_f64() * 1000.0)),
+        Ok(Err(error)) => runs.error = Some(format!("EXPLAIN ANALYZE failed: {error:#}")),
+        Err(_) => runs.error = Some(format!("EXPLAIN ANALYZE gave no answer within {:?}", options.timeout)),
     }
 }
 
@@ -201,7 +219,9 @@ impl Judge {
         let results = names
             .iter()
             .zip(runs)
-            .map(|(name, runs)| EngineResult::new(name, runs.milliseconds, runs.rows, runs.error))
+            .map(|(name, runs)| {
+                EngineResult::new(name, runs.milliseconds, runs.rows, runs.error).planned_in(runs.planning)
+            })
             .collect();
         QueryReport::new(query, results)
     }

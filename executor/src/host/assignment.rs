@@ -70,6 +70,12 @@ pub struct Assignments {
 }
 
 impl Assignments {
+    /// Whether a newer set has been applied already. `applied` is `None` before the first set.
+    #[must_use]
+    pub fn is_older_than(&self, applied: Option<u64>) -> bool {
+        applied.is_some_and(|applied| self.state_index < applied)
+    }
+
     /// Checks a message. Faults stay with the partition that has them.
     #[must_use]
     pub fn from_proto(message: &proto::Assignments) -> Self {

@@ -4,6 +4,7 @@
 //! * [`assignment`] – what the schedulers say, checked on receipt
 //! * `columns` – columns here and those of the table
 //! * `slot` – one partition: on disk, assigned, committed
+//! * [`tenure`] – what the schedulers said of a partition, and what follows: the rules, without disk and clock
 //! * `open` – what is on disk at start
 //! * `reconcile` – disk brought in line with a set of assignments
 //! * `publish` – staged writes become versions, strictly one after the other
@@ -27,6 +28,7 @@ mod slot;
 mod storage_error;
 mod sweep;
 mod table_params;
+pub mod tenure;
 mod upkeep;
 mod usage;
 mod verify;
@@ -277,7 +279,11 @@ fn replace<T: PartialEq>(former: &mut Arc<Vec<T>>, newer: Vec<T>) -> bool {
 fn loaded(slot: &Slot) -> Option<LoadedPartition> {
     let epoch = slot.epoch()?;
     let version = slot.fit_partition().ok()?.version();
-    (version == slot.committed()).then_some(LoadedPartition { partition: slot.id, epoch, version })
+    (slot.standing(version) == tenure::Standing::Current).then_some(LoadedPartition {
+        partition: slot.id,
+        epoch,
+        version,
+    })
 }
 
 fn info(slot: &Slot) -> PartitionInfo {

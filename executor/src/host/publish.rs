@@ -112,13 +112,9 @@ pub(super) async fn advance(
     named: Option<(u64, WriteId)>,
 ) -> Result<u64> {
     let mut made = 0;
-    while partition.version() < target {
-        let next = partition.version() + 1;
-        let named = named.filter(|(version, _)| *version == next).map(|(_, id)| id);
-        let Some(write) = named.or_else(|| slot.write_of(next)) else { break };
-        if !partition.staged().iter().any(|s| s.write_id == write.0) {
+    while let Some((next, write)) = slot.next_version(partition, target, named) {
+        if let Some(change) = slot.change_of(write) {
             // Nobody stages a change of columns: its owners make it when they come to it.
-            let Some(change) = slot.change_of(write) else { break };
             let altered = alter(partition, write, &change).await;
             altered.map_err(|e| from_storage(&format!("changing columns for version {next}"), e))?;
         }

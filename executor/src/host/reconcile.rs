@@ -12,6 +12,7 @@ use super::{
     columns::same_columns,
     from_storage, open, publish,
     slot::{Slot, Store},
+    tenure::Standing,
     upkeep::Shares,
 };
 
@@ -24,11 +25,12 @@ impl PartitionHost {
     pub async fn reconcile(self: &Arc<Self>, assignments: Assignments) {
         let _one = self.reconciling.lock().await;
         let former = *self.applied.lock();
-        if former.is_some_and(|former| assignments.state_index < former) {
+        if assignments.is_older_than(former) {
             warn!(index = assignments.state_index, ?former, "ignored assignments older than the applied ones");
             return;
         }
-        let shares = Arc::new(Shares::of(&assignments));
+        let assigned = assignments.partitions.values().filter_map(|wanted| wanted.assignment.clone().ok());
+        let shares = Arc::new(Shares::of(assigned));
         let wanted: Vec<_> = assignments.partitions.into_iter().map(|(id, a)| (self.slot_or_new(id), a)).collect();
         for slot in self.all_slots() {
             if !wanted.iter().any(|(w, _)| w.id == slot.id) && slot.unassign() {
@@ -59,6 +61,20 @@ impl PartitionHost {
         self.announce();
     }
 
+    /// Looks once more at a partition that is not served: the disk may have room again, or a directory may be back in its place.
+    pub(super) async fn try_again(&self, slot: &Slot) {
+        let _one = self.reconciling.lock().await;
+        let Some(assignment) = slot.assignment() else { return };
+        let epoch = assignment.epoch;
+        let shares = Shares::of(self.all_slots().iter().filter_map(|slot| slot.assignment()));
+        let outcome = self.bring_in_line(slot, assignment, &shares).await;
+        if outcome.is_ok() {
+            info!(place = %slot.place(), "partition is served again");
+        }
+        slot.hinder(epoch, outcome.err());
+        self.announce();
+    }
+
     fn slot_or_new(&self, id: ancho_common::ids::PartitionId) -> Arc<Slot> {
         let mut slots = self.slots.write();
         Arc::clone(slots.entry(id).or_insert_with(|| Arc::new(Slot::new(&self.dir, id, Store::Missing))))
@@ -81,14 +97,15 @@ impl PartitionHost {
         // After the changes of columns, whose names the parameters may use.
         self.tend(&partition, &assignment, shares);
         let (local, committed) = (partition.version(), slot.committed());
-        if local < committed {
-            return Err(behind(&place, local, committed, slot));
-        }
-        if local > committed {
-            return Err(Error::corrupt(format!(
-                "{place}: version {local} is on disk and the schedulers know only version {committed}; \
-                 the directory or the schedulers' state was put back to another time"
-            )));
+        match slot.standing(local) {
+            Standing::Current => {}
+            Standing::Behind => return Err(behind(&place, local, committed, slot)),
+            Standing::Ahead => {
+                return Err(Error::corrupt(format!(
+                    "{place}: version {local} is on disk and the schedulers know only version {committed}; \
+                     the directory or the schedulers' state was put back to another time"
+                )));
+            }
         }
         if !same_columns(&partition, &assignment) {
             return Err(Error::corrupt(format!(
@@ -113,7 +130,7 @@ impl PartitionHost {
         slot.set_store(opened);
         match slot.store() {
             Store::Open(partition) => Ok(partition),
-            Store::Missing | Store::Damaged(_) if slot.committed() == 0 => self.create(slot, assignment).await,
+            Store::Missing | Store::Damaged(_) if slot.may_start_empty() => self.create(slot, assignment).await,
             Store::Missing => Err(Error::corrupt(format!(
                 "{place}: committed version {} has no data on executor {}: its directory was lost; \
                  put the directory back or restore the table",

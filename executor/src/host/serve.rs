@@ -9,7 +9,7 @@ use ancho_common::{
 };
 use cayenne::{Partition, PinnedVersion};
 
-use super::{Assignment, PartitionHost, from_storage, slot::Slot};
+use super::{Assignment, PartitionHost, from_storage, slot::Slot, tenure::Fit};
 
 impl PartitionHost {
     /// Refuses everything while the session has lapsed.
@@ -129,14 +129,14 @@ impl PartitionHost {
     }
 
     fn check_epoch(&self, slot: &Arc<Slot>, epoch: u64) -> Result<()> {
-        match slot.epoch() {
-            Some(known) if known == epoch => Ok(()),
-            Some(known) => Err(Error::stale_route(format!(
+        match slot.fit(epoch) {
+            Fit::Held => Ok(()),
+            Fit::OtherEpoch(known) => Err(Error::stale_route(format!(
                 "{} is held by executor {} under epoch {known}, the request names epoch {epoch}; read the routes again",
                 slot.place(),
                 self.executor_id
             ))),
-            None => Err(self.unknown(slot.id)),
+            Fit::NotHeld => Err(self.unknown(slot.id)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One partition on this executor: what is on disk, what the schedulers say of it, and whether the two agree.
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -12,9 +12,11 @@ use ancho_common::{
 };
 use cayenne::Partition;
 use parking_lot::Mutex;
-use uuid::Uuid;
 
-use super::{Assignment, HinderedPartition};
+use super::{
+    Assignment, HinderedPartition,
+    tenure::{Fit, Standing, Tenure},
+};
 
 /// Longest reason that goes upwards, in bytes: the schedulers keep it in their replicated state.
 const MAX_REASON: usize = 300;
@@ -49,25 +51,20 @@ struct State {
     hindrance: Option<Error>,
     /// Epoch of the assignment that the hindrance is about.
     hindered_epoch: u64,
-    /// Highest version known to be committed: assigned, or published here on request before that assignment came.
-    committed: u64,
-    commits: BTreeMap<u64, WriteId>,
-    /// Those of the commits that change columns.
+    /// What the schedulers said of it.
+    tenure: Tenure,
+    /// Its commits that change columns.
     changes: HashMap<WriteId, ColumnChange>,
-    /// Staged by an earlier start of the process.
-    inherited: BTreeSet<Uuid>,
-    /// Staged by this start, and under which epoch.
-    staged: HashMap<Uuid, u64>,
     /// Since when nobody assigns it.
     unassigned_since: Instant,
 }
 
 impl Slot {
     pub(super) fn new(partitions_dir: &Path, id: PartitionId, store: Store) -> Self {
-        let inherited = match &store {
-            Store::Open(partition) => partition.staged().iter().map(|s| s.write_id).collect(),
-            _ => BTreeSet::new(),
-        };
+        let mut tenure = Tenure::default();
+        if let Store::Open(partition) = &store {
+            tenure.opened(staged_in(partition));
+        }
         Self {
             id,
             dir: partitions_dir.join(id.to_string()),
@@ -77,11 +74,8 @@ impl Slot {
                 assignment: None,
                 hindrance: None,
                 hindered_epoch: 0,
-                committed: 0,
-                commits: BTreeMap::new(),
+                tenure,
                 changes: HashMap::new(),
-                inherited,
-                staged: HashMap::new(),
                 unassigned_since: Instant::now(),
             }),
         }
@@ -97,7 +91,7 @@ impl Slot {
     }
 
     pub(super) fn epoch(&self) -> Option<u64> {
-        self.state.lock().assignment.as_ref().map(|a| a.epoch)
+        self.state.lock().tenure.epoch()
     }
 
     pub(super) fn store(&self) -> Store {
@@ -108,8 +102,7 @@ impl Slot {
     pub(super) fn set_store(&self, store: Store) {
         let mut state = self.state.lock();
         if let Store::Open(partition) = &store {
-            let staged = partition.staged().into_iter().map(|s| s.write_id);
-            state.inherited = staged.filter(|id| !state.staged.contains_key(id)).collect();
+            state.tenure.opened(staged_in(partition));
         }
         state.store = store;
     }
@@ -134,14 +127,8 @@ impl Slot {
     /// Takes in a newer assignment. The committed version never goes back within the life of the process.
     pub(super) fn assign(&self, assignment: Assignment) {
         let mut state = self.state.lock();
-        state.committed = state.committed.max(assignment.version);
-        let oldest = assignment.commits.keys().next().copied();
-        state.commits.extend(&assignment.commits);
+        state.tenure.assign(assignment.epoch, assignment.version, &assignment.commits);
         state.changes.clone_from(&assignment.changes);
-        if let Some(oldest) = oldest {
-            // What the schedulers no longer list is not needed here either.
-            state.commits.retain(|version, _| *version >= oldest);
-        }
         state.assignment = Some(assignment);
     }
 
@@ -149,6 +136,7 @@ impl Slot {
     pub(super) fn unassign(&self) -> bool {
         let mut state = self.state.lock();
         state.hindrance = None;
+        state.tenure.leave();
         let news = state.assignment.take().is_some();
         if news {
             state.unassigned_since = Instant::now();
@@ -194,12 +182,12 @@ impl Slot {
     }
 
     pub(super) fn committed(&self) -> u64 {
-        self.state.lock().committed
+        self.state.lock().tenure.committed()
     }
 
     /// The write that became a version, as far as it is known.
     pub(super) fn write_of(&self, version: u64) -> Option<WriteId> {
-        self.state.lock().commits.get(&version).copied()
+        self.state.lock().tenure.write_of(version)
     }
 
     /// The change of columns that a commit is, if it is one.
@@ -209,38 +197,59 @@ impl Slot {
 
     /// Whether a write is known to be committed.
     pub(super) fn is_committed(&self, write: WriteId) -> bool {
-        self.state.lock().commits.values().any(|id| *id == write)
+        self.state.lock().tenure.is_committed(write)
+    }
+
+    /// Whether a request that names an epoch may be served.
+    pub(super) fn fit(&self, epoch: u64) -> Fit {
+        self.state.lock().tenure.fit(epoch)
+    }
+
+    /// How a version on disk stands to what is committed.
+    pub(super) fn standing(&self, on_disk: u64) -> Standing {
+        self.state.lock().tenure.standing(on_disk)
+    }
+
+    /// Whether an empty partition may stand in for one that is not on disk.
+    pub(super) fn may_start_empty(&self) -> bool {
+        self.state.lock().tenure.may_start_empty()
+    }
+
+    /// See [`Tenure::next_version`].
+    pub(super) fn next_version(
+        &self,
+        partition: &Partition,
+        target: u64,
+        named: Option<(u64, WriteId)>,
+    ) -> Option<(u64, WriteId)> {
+        let state = self.state.lock();
+        // What changes columns needs no rows.
+        let is_here =
+            |id: WriteId| state.changes.contains_key(&id) || partition.staged().iter().any(|s| s.write_id == id.0);
+        state.tenure.next_version(partition.version(), target, named, is_here)
     }
 
     /// A write became a version here.
     pub(super) fn published(&self, version: u64, write: WriteId) {
-        let mut state = self.state.lock();
-        state.committed = state.committed.max(version);
-        state.commits.insert(version, write);
-        state.inherited.remove(&write.0);
-        state.staged.remove(&write.0);
+        self.state.lock().tenure.published(version, write);
     }
 
     /// A write was staged by this start of the process under the epoch.
     pub(super) fn note_staged(&self, write: WriteId, epoch: u64) {
-        self.state.lock().staged.insert(write.0, epoch);
+        self.state.lock().tenure.staged(write, epoch);
     }
 
     /// A staged write was dropped.
     pub(super) fn note_discarded(&self, write: WriteId) {
-        let mut state = self.state.lock();
-        state.inherited.remove(&write.0);
-        state.staged.remove(&write.0);
+        self.state.lock().tenure.discarded(write);
     }
 
-    /// Staged writes that no commit can name any more: staged by an earlier start, which the schedulers know to be
-    /// over once they sent assignments to this one, or under an earlier epoch. Only to be asked when everything
-    /// committed is published, and with the assignment that proves it in place.
+    /// See [`Tenure::dead_writes`].
     pub(super) fn dead_writes(&self) -> Vec<WriteId> {
-        let state = self.state.lock();
-        let Some(epoch) = state.assignment.as_ref().map(|a| a.epoch) else { return Vec::new() };
-        let former = state.staged.iter().filter(|(_, at)| **at < epoch).map(|(id, _)| *id);
-        let dead = state.inherited.iter().copied().chain(former).map(WriteId);
-        dead.filter(|id| !state.commits.values().any(|committed| committed == id)).collect()
+        self.state.lock().tenure.dead_writes()
     }
+}
+
+fn staged_in(partition: &Partition) -> Vec<WriteId> {
+    partition.staged().into_iter().map(|s| WriteId(s.write_id)).collect()
 }

@@ -1,6 +1,7 @@
 //! What is left behind goes: directories of partitions that nobody assigns any more, and versions that nobody reads.
 use std::{fs, sync::Arc, time::SystemTime};
 
+use ancho_common::error::ErrorKind;
 use cayenne::Partition;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -21,7 +22,13 @@ impl PartitionHost {
             if slot.unassigned_since().is_some() {
                 self.remove_unassigned(&slot).await;
                 self.renew_report();
-            } else if let Ok(partition) = slot.partition()
+                continue;
+            }
+            // Damage does not pass by itself.
+            if slot.hindrance().is_some_and(|hindrance| hindrance.kind != ErrorKind::Corrupt) {
+                self.try_again(&slot).await;
+            }
+            if let Ok(partition) = slot.partition()
                 && let Err(error) = partition.collect_garbage(SystemTime::now()).await
             {
                 warn!(place = %slot.place(), %error, "cannot remove superseded versions");

@@ -9,7 +9,7 @@ use cayenne::{CompactionReport, CompactionStats, Partition};
 use futures::future::join_all;
 use tracing::warn;
 
-use super::{Assignment, Assignments, PartitionHost, from_storage};
+use super::{Assignment, PartitionHost, from_storage};
 
 /// How many partitions share what is given to a table, or to all.
 #[derive(Debug, Default)]
@@ -20,9 +20,9 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn of(assignments: &Assignments) -> Self {
+    pub(super) fn of(assignments: impl Iterator<Item = Assignment>) -> Self {
         let mut shares = Self::default();
-        for assignment in assignments.partitions.values().filter_map(|wanted| wanted.assignment.as_ref().ok()) {
+        for assignment in assignments {
             *shares.of_table.entry(assignment.table_id).or_default() += 1;
             let keyed = !assignment.settings.primary_key.is_empty();
             shares.keyed += usize::from(keyed && assignment.tuning.key_memory_bytes.is_none());

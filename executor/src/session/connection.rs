@@ -1,6 +1,6 @@
 //! One connection of the session, from connecting to its end.
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, transport::Endpoint};
 use tracing::{debug, warn};
 
-use super::Session;
+use super::{Session, Unacknowledged};
 use crate::{error::Error, host::HinderedPartition};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -63,33 +63,6 @@ impl fmt::Display for Ended {
 
 fn lost(what: &str, error: impl Into<CommonError>) -> Ended {
     Ended::Lost(format!("{what}: {}", error.into().message))
-}
-
-/// Beats that were sent and not acknowledged yet, oldest first.
-#[derive(Debug, Default)]
-struct Unacknowledged(VecDeque<(u64, Instant)>);
-
-impl Unacknowledged {
-    fn sent(&mut self, sequence: u64, at: Instant) {
-        self.0.push_back((sequence, at));
-    }
-
-    /// When the acknowledged beat was sent; earlier ones are settled with it.
-    fn acknowledged(&mut self, sequence: u64) -> Option<Instant> {
-        let mut found = None;
-        while let Some((first, at)) = self.0.front().copied() {
-            if first > sequence {
-                break;
-            }
-            found = (first == sequence).then_some(at);
-            self.0.pop_front();
-        }
-        found
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        self.0.front().map(|(_, at)| *at)
-    }
 }
 
 /// A session that the leader has welcomed.
@@ -298,24 +271,5 @@ async fn first_welcome(inbound: &mut Streaming<proto::SessionDown>) -> Result<pr
         },
         Ok(None) => Err(Ended::Lost("the scheduler closed the session at once".into())),
         Err(status) => Err(lost("the session broke", status)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_acknowledgement_settles_earlier_beats_and_answers_for_its_own() {
-        let mut waiting = Unacknowledged::default();
-        let start = Instant::now();
-        for i in 1..=3u64 {
-            waiting.sent(i, start + Duration::from_secs(i));
-        }
-        assert_eq!(waiting.acknowledged(2), Some(start + Duration::from_secs(2)));
-        assert_eq!(waiting.acknowledged(1), None);
-        assert_eq!(waiting.oldest(), Some(start + Duration::from_secs(3)));
-        assert_eq!(waiting.acknowledged(9), None);
-        assert_eq!(waiting.oldest(), None);
     }
 }

@@ -32,7 +32,13 @@ impl Lease {
     /// Whether serving is allowed now.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.nanos(Instant::now()) < self.until.load(Ordering::Acquire)
+        self.is_held_at(Instant::now())
+    }
+
+    /// Whether serving is allowed at a moment.
+    #[must_use]
+    pub fn is_held_at(&self, now: Instant) -> bool {
+        self.nanos(now) < self.until.load(Ordering::Acquire)
     }
 
     /// Ends it at once (the process is stopping, or was refused).

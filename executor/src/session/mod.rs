@@ -12,6 +12,7 @@
 //! ```
 mod connection;
 mod lease;
+mod unacknowledged;
 mod urls;
 
 use std::{
@@ -23,7 +24,7 @@ use ancho_proto::v1 as proto;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-pub use lease::Lease;
+pub use self::{lease::Lease, unacknowledged::Unacknowledged};
 
 use self::{connection::Ended, urls::SchedulerUrls};
 use crate::{

@@ -388,6 +388,29 @@ impl Processes {
         self.executors[executor].spawn()
     }
 
+    /// Sets a variable in the environment of an executor (from 0) from its next start on, or removes it.
+    pub fn set_executor_env(&mut self, executor: usize, name: &str, value: Option<&str>) {
+        let environment = &mut self.executors[executor].environment;
+        environment.retain(|(known, _)| known != name);
+        environment.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+    }
+
+    /// Whether an executor (from 0) has ended, by itself or by a signal.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn executor_ended(&mut self, executor: usize) -> anyhow::Result<bool> {
+        let node = &mut self.executors[executor];
+        let ended = match &mut node.child {
+            Some(child) => child.try_wait()?.is_some(),
+            None => true,
+        };
+        if ended {
+            node.child = None;
+        }
+        Ok(ended)
+    }
+
     /// Stops an executor's execution without ending it (SIGSTOP), or lets it go on (SIGCONT).
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The end-to-end tests: one binary, since each links the whole query engine, with a module for each subject.
 //!
+//! * `cases` – cases of the collected catalogue that have no other home
 //! * `changes` – statements that change rows
 //! * `copying` – `COPY` between tables and files
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
@@ -8,14 +9,17 @@
 //! * `transactions` – several statements that commit as one
 //! * `flight_sql_adbc` – the ADBC driver as a client
 //! * `abandoned` – statements whose client is gone, or whose time is over
+//! * `crash_matrix` – an executor that dies, or whose disk is full, exactly at each durable step
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
 //! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
 //! * `tidy` – rules for the source tree
 mod abandoned;
+mod cases;
 mod changes;
 mod copying;
 mod corpus_format;
+mod crash_matrix;
 mod differential;
 mod engine;
 mod executor_kill;

@@ -105,6 +105,9 @@ impl Sessions {
             .with_distributed_scale_up_leaf_node_handler(handlers::scale_up)
             .with_distributed_route_tasks_handler(handlers::route_tasks)
             .with_distributed_children_isolator_unions(false)?
+            // Not for `EXPLAIN ANALYZE` alone: only so does the call that sets a task up last until the statement ends,
+            // which is how the task learns of the end.
+            .with_distributed_metrics_collection(true)?
             .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BUFFER)?
             .with_distributed_local_worker_context(local)
             .build();

@@ -7,7 +7,7 @@ use ancho_common::{
     ids::TableId,
     spec::{ClusterSpec, DatasetSpec},
 };
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::{
     catalog::TableProvider,
     datasource::provider_as_source,
@@ -83,7 +83,7 @@ impl<'a> Applier<'a> {
         let name = TableName::public(&spec.name);
         let source_schema =
             self.engine.attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) }).await?;
-        let schema = ddl::source_schema(&source_schema, &spec.acceleration.params)?;
+        let schema = ddl::dataset_schema(&source_schema, &spec.acceleration.params)?;
         let state = self.engine.node().linearizable().await?;
         let former = state.table(&name);
         let change = decide(former, &name, spec, &schema)?;
@@ -193,7 +193,7 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
         // Its load may be broken off, and is not ours to end: it is made anew beside it.
         return Ok(Change::Created);
     }
-    let alike = table.schema.0 == *schema
+    let alike = takes(&table.schema.0, schema)
         && table.partition_spec == spec.acceleration.partition_spec()
         && table.primary_key == spec.acceleration.primary_key
         && fixed_difference(&table.params, &spec.table_params()).is_none();
@@ -212,6 +212,15 @@ fn only_params_differ(dataset: &Dataset, spec: &DatasetSpec) -> bool {
         former.acceleration.params.clone_from(&spec.acceleration.params);
         former == *spec
     })
+}
+
+/// Whether a table of these columns can take rows with those: a NULL only where it takes one.
+fn takes(table: &Schema, rows: &Schema) -> bool {
+    table.fields().len() == rows.fields().len()
+        && table.fields().iter().zip(rows.fields()).all(|(column, value)| {
+            let same = column.as_ref().clone().with_nullable(value.is_nullable()) == **value;
+            same && (column.is_nullable() || !value.is_nullable())
+        })
 }
 
 /// An attempt whose tasks, on every executor, reach the dataset's bucket as the dataset says.

@@ -1,5 +1,9 @@
 //! One try at planning and running a query, on one view of the cluster.
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ancho_common::{
     error::{Error, ErrorKind, Result},
@@ -34,6 +38,8 @@ pub struct Attempt {
     session: SessionState,
     /// What the plans of this attempt read, and where: to say whose loss a failure was.
     read: Mutex<Vec<Read>>,
+    /// How long the scalar subqueries took that were run before the rest was planned.
+    subqueries: Mutex<Duration>,
 }
 
 /// A partition that is read, and its owner.
@@ -51,13 +57,19 @@ impl Attempt {
     /// In this session.
     #[must_use]
     pub fn new(session: SessionState) -> Self {
-        Self { session, read: Mutex::default() }
+        Self { session, read: Mutex::default(), subqueries: Mutex::default() }
     }
 
     /// The session.
     #[must_use]
     pub fn session(&self) -> &SessionState {
         &self.session
+    }
+
+    /// How long the scalar subqueries took that were run before the rest was planned.
+    #[must_use]
+    pub fn subqueries_took(&self) -> Duration {
+        *self.subqueries.lock()
     }
 
     /// The logical plan of a statement with its parameters bound.
@@ -91,7 +103,9 @@ impl Attempt {
     /// The plan cannot be made, a partition it reads has no serving owner, or it would be unsafe.
     pub async fn physical(&self, plan: LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
         gather::check(&plan, &self.session)?;
+        let started = Instant::now();
         let plan = self.run_subqueries(plan).await?;
+        *self.subqueries.lock() += started.elapsed();
         let plan = self.session.optimize(&plan)?;
         let plan = self.gather_recursive(plan).await?;
         let physical = self.session.query_planner().create_physical_plan(&plan, &self.session).await?;

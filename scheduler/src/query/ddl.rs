@@ -252,12 +252,18 @@ pub fn stored_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// The schema that rows of a source are stored with.
+/// The schema of a table made from the files of a dataset, which say themselves where there is no NULL.
 ///
 /// # Errors
 /// As [`with_storable_types`].
-pub fn source_schema(schema: &ArrowSchema, params: &BTreeMap<String, String>) -> Result<SchemaRef> {
-    with_storable_types(&stored_schema(schema, true), UnsupportedTypeAction::of(params))
+pub fn dataset_schema(schema: &ArrowSchema, params: &BTreeMap<String, String>) -> Result<SchemaRef> {
+    with_storable_types(&stored_schema(schema, false), UnsupportedTypeAction::of(params))
+}
+
+/// The schema of a table made for rows that a client sends.
+#[must_use]
+pub fn source_schema(schema: &ArrowSchema) -> SchemaRef {
+    stored_schema(schema, true)
 }
 
 fn primary_key(constraints: &datafusion::common::Constraints, schema: &SchemaRef) -> Result<Vec<String>> {

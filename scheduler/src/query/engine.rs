@@ -1,5 +1,9 @@
 //! The service behind the front ends.
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ancho_common::{
     error::{Error, Result},
@@ -251,11 +255,12 @@ impl QueryEngine {
         let Statement::Query(statement) = inner else {
             return Err(Error::unsupported("EXPLAIN is offered for queries only"));
         };
+        let started = Instant::now();
         let batch = self
             .attempts(|_, attempt| async move {
                 let plan = attempt.logical(statement.clone(), parameters).await?;
                 if analyze {
-                    explain::analyze(&attempt, plan, verbose).await
+                    explain::analyze(&attempt, plan, verbose, started).await
                 } else {
                     explain::explain(&attempt, plan, tree).await
                 }

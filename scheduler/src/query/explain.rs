@@ -1,5 +1,8 @@
 //! The distributed plan as text, with or without what it took.
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ancho_common::error::{Error, Result};
 use arrow::{
@@ -14,7 +17,6 @@ use datafusion_distributed::{
     DistributedExec, DistributedMetricsFormat, display_plan_ascii, rewrite_distributed_plan_with_metrics,
 };
 use futures::TryStreamExt;
-use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use crate::planner::refusal::PlanResult;
@@ -53,14 +55,20 @@ pub async fn explain(attempt: &Attempt, plan: LogicalPlan, tree: bool) -> PlanRe
     Ok(rows(&[("logical_plan", logical), ("distributed_plan", text)])?)
 }
 
-/// `EXPLAIN ANALYZE`: runs the query, discards its rows, and shows rows, bytes and time of each stage.
+/// `EXPLAIN ANALYZE`: runs the query, discards its rows, and shows rows, bytes and time of each stage. `started` is when
+/// the statement came: planning counts from then, without the scalar subqueries, which are queries of their own.
 ///
 /// # Errors
 /// The statement cannot be planned, or fails when run.
-pub async fn analyze(attempt: &Attempt, plan: LogicalPlan, per_task: bool) -> PlanResult<RecordBatch> {
-    let started = Instant::now();
+pub async fn analyze(
+    attempt: &Attempt,
+    plan: LogicalPlan,
+    per_task: bool,
+    started: Instant,
+) -> PlanResult<RecordBatch> {
     let physical = attempt.physical(plan).await?;
-    let planned = started.elapsed();
+    let subqueries = attempt.subqueries_took();
+    let planned = started.elapsed().saturating_sub(subqueries);
     let mut stream = execute_stream(Arc::clone(&physical), attempt.session().task_ctx())?;
     let (mut count, mut bytes) = (0usize, 0usize);
     while let Some(batch) = stream.try_next().await? {
@@ -69,8 +77,9 @@ pub async fn analyze(attempt: &Attempt, plan: LogicalPlan, per_task: bool) -> Pl
     }
     drop(stream);
     let summary = format!(
-        "rows={count}, bytes={bytes}, planning={:.3} ms, total={:.3} ms",
+        "rows={count}, bytes={bytes}, planning={:.3} ms, subqueries={:.3} ms, total={:.3} ms",
         planned.as_secs_f64() * 1e3,
+        subqueries.as_secs_f64() * 1e3,
         started.elapsed().as_secs_f64() * 1e3
     );
     let text = with_metrics(&physical, per_task).await?;

@@ -63,7 +63,7 @@ impl QueryEngine {
 
     /// A table made for the rows, in place of the former one if there is one.
     async fn load_rows(&self, name: TableName, ingest: Ingest, caller: &Caller) -> Result<u64> {
-        let schema = ddl::source_schema(&ingest.rows.schema(), &BTreeMap::new())?;
+        let schema = ddl::source_schema(&ingest.rows.schema());
         let table = ddl::new_table(name.clone(), schema, Vec::new(), Vec::new(), BTreeMap::new())?;
         let table = NewTable { or_replace: ingest.there == WhereThere::Replace, ..table };
         let Begun::Load(load) = TableLoad::begin(self.node(), table, self.load_renewal()).await? else {

@@ -5,7 +5,7 @@ use ancho_common::{
     error::{Error, Result},
     spec::source::{FileFormat as SourceFormat, Location, SourceSpec},
 };
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::{
     catalog::TableProvider,
     datasource::{
@@ -15,7 +15,7 @@ use datafusion::{
     error::DataFusionError,
     execution::SessionState,
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use url::Url;
@@ -58,10 +58,41 @@ pub async fn table_as(
         Ok(schema) => schema,
         Err(error) => return Err(odd_one(session, &store, format.as_ref(), &filled, &source.from, error).await),
     };
+    let schema = match &source.format {
+        SourceFormat::Parquet => never_null(session, &store, format.as_ref(), &filled, schema).await?,
+        SourceFormat::Csv(_) => schema,
+    };
     let schema = declared(schema)?;
     let options = ListingOptions::new(format).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(paths).with_listing_options(options).with_schema(schema);
     Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// The files' common columns, of which one takes no NULL only if every file has it and says so: where a file lacks a
+/// column its rows have NULL there.
+async fn never_null(
+    session: &SessionState,
+    store: &Arc<dyn ObjectStore>,
+    format: &dyn FileFormat,
+    files: &[ObjectMeta],
+    common: SchemaRef,
+) -> Result<SchemaRef> {
+    let mut required: Vec<bool> = common.fields().iter().map(|field| !field.is_nullable()).collect();
+    if required.contains(&true) && files.len() > 1 {
+        for files in files.chunks(AT_ONCE) {
+            let mut each = Vec::with_capacity(files.len());
+            for file in files {
+                each.push(format.infer_schema(session, store, std::slice::from_ref(file)));
+            }
+            for schema in try_join_all(each).await? {
+                for (required, field) in required.iter_mut().zip(common.fields()) {
+                    *required &= schema.field_with_name(field.name()).is_ok_and(|field| !field.is_nullable());
+                }
+            }
+        }
+    }
+    let fields = common.fields().iter().zip(required).map(|(f, required)| f.as_ref().clone().with_nullable(!required));
+    Ok(Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), common.metadata().clone())))
 }
 
 /// Names the first file whose columns cannot be told; if there is none, the files do not go together.
@@ -249,6 +280,8 @@ async fn below(store: &dyn ObjectStore, folders: Vec<Path>, rest: &Pattern) -> R
 #[cfg(test)]
 mod tests {
     use ancho_common::error::ErrorKind;
+    use arrow::datatypes::{DataType, Field};
+    use datafusion::{parquet::arrow::ArrowWriter, prelude::SessionContext};
     use object_store::{PutPayload, memory::InMemory};
 
     use super::*;
@@ -309,6 +342,35 @@ mod tests {
             ("odd %[[]1]/*", &["odd %[1]/h i%20.parquet"]),
         ] {
             assert_eq!(listed(from).await.unwrap(), expected, "{from}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_column_is_free_of_nulls_only_if_every_file_has_it_and_says_so() {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let session = SessionContext::new().state();
+        let format = ParquetFormat::default();
+        let file = |name: &'static str, columns: Vec<(&'static str, bool)>| {
+            let fields: Vec<Field> = columns.iter().map(|(n, null)| Field::new(*n, DataType::Int64, *null)).collect();
+            let mut bytes = Vec::new();
+            ArrowWriter::try_new(&mut bytes, Arc::new(Schema::new(fields)), None).unwrap().close().unwrap();
+            let store = Arc::clone(&store);
+            async move {
+                store.put(&Path::from(name), bytes.into()).await.unwrap();
+                store.head(&Path::from(name)).await.unwrap()
+            }
+        };
+        let first = file("a.parquet", vec![("always", false), ("sometimes", false), ("added", false)]).await;
+        let second = file("b.parquet", vec![("always", false), ("sometimes", true)]).await;
+        for (files, expected) in [
+            (vec![first.clone()], [("always", false), ("sometimes", false), ("added", false)]),
+            (vec![first.clone(), second.clone()], [("always", false), ("sometimes", true), ("added", true)]),
+            (vec![second, first], [("always", false), ("sometimes", true), ("added", true)]),
+        ] {
+            let common = format.infer_schema(&session, &store, &files).await.unwrap();
+            let schema = never_null(&session, &store, &format, &files, common).await.unwrap();
+            let found: Vec<_> = schema.fields().iter().map(|f| (f.name().as_str(), f.is_nullable())).collect();
+            assert_eq!(found, expected);
         }
     }
 

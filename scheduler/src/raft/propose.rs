@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use ancho_common::error::{Error as AnchoError, ErrorKind};
 use ancho_proto::v1::{ProposeRequest, propose_reply};
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::{
+    errors::{ClientWriteError, Fatal, RaftError},
+    impls::ProgressResponder,
+    vote::RaftLeaderId,
+};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{
     channels::was_not_sent,
     node::{RaftNode, now_ms},
-    types::Node,
+    types::{LeaderId, Node},
 };
 use crate::state::{Request, Response};
 
@@ -80,6 +84,27 @@ impl RaftNode {
         }
     }
 
+    /// Applies a request if this node leads in a term when the entry is written, and never otherwise: for decisions that a leader
+    /// makes for its own term. One that is held up must not be carried out by a successor, who knows better.
+    ///
+    /// # Errors
+    /// `Unavailable`: certainly not applied. `Unknown`: it may be applied yet, in that term.
+    pub async fn propose_in_term(&self, term: u64, request: Request) -> Result<Response, AnchoError> {
+        let deadline = Instant::now() + PROPOSE_TIMEOUT;
+        let id = request.id;
+        match self.write(request, Some(term), deadline).await {
+            Attempt::Applied(response) => Ok(response),
+            Attempt::NotLeader(_) => Err(AnchoError::unavailable(format!(
+                "request {id} was not applied: this scheduler does not lead in term {term} any more"
+            ))),
+            Attempt::NotSent(reason) => Err(AnchoError::unavailable(format!("request {id} was not applied: {reason}"))),
+            Attempt::Unknown(reason) => Err(AnchoError::new(
+                ErrorKind::Unknown,
+                format!("request {id} may or may not have been applied ({reason})"),
+            )),
+        }
+    }
+
     async fn attempt(&self, request: &Request, hint: Option<(u64, String)>, deadline: Instant) -> Attempt {
         let deadline = deadline.min(Instant::now() + ATTEMPT_TIMEOUT);
         let known = self.inner.leadership.borrow().clone();
@@ -97,9 +122,14 @@ impl RaftNode {
     }
 
     /// Writes a request to the log of this node, if it leads.
-    pub(super) async fn propose_as_leader(&self, mut request: Request, deadline: Instant) -> Attempt {
+    pub(super) async fn propose_as_leader(&self, request: Request, deadline: Instant) -> Attempt {
+        self.write(request, None, deadline).await
+    }
+
+    /// Writes an entry as the leader: of whatever term, or of one only.
+    async fn write(&self, mut request: Request, term: Option<u64>, deadline: Instant) -> Attempt {
         let leadership = self.inner.leadership.borrow().clone();
-        if !leadership.is_leader {
+        if !leadership.is_leader || term.is_some_and(|term| term != leadership.term) {
             return Attempt::NotLeader(leadership.leader_id.zip(leadership.leader_url));
         }
         if let Some(error) = self.stop_reason() {
@@ -112,7 +142,14 @@ impl RaftNode {
         if let Some(stamper) = stamper {
             stamper(&self.state(), &mut request);
         }
-        match timeout_at(deadline, self.inner.raft.client_write(request)).await {
+        let written = async {
+            let Some(term) = term else { return self.inner.raft.client_write(request).await };
+            let (responder, outcome) = ProgressResponder::complete_only();
+            let leader = LeaderId::new(term, self.node_id()).to_committed();
+            self.inner.raft.write(request).with_leader(leader).responder(responder).await?;
+            outcome.await.map_err(|_| Fatal::Stopped)?.map_err(RaftError::APIError)
+        };
+        match timeout_at(deadline, written).await {
             Ok(Ok(written)) => Attempt::Applied(written.data),
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))) => {
                 let url = forward.leader_node.map(|node: Node| node.url);

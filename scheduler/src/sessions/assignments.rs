@@ -13,7 +13,7 @@ const COMPACTION_INTERVAL: &str = "cayenne_compaction_background_interval_ms";
 /// Everything in an executor's assignments that can change while its tables exist: compared to tell whether a message
 /// is due, without building it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Digest {
+pub struct Digest {
     /// Table, with how often its columns and its parameters have changed; partition and epoch.
     held: Vec<([u64; 3], u64, u64)>,
     /// Committed version of each.
@@ -21,7 +21,9 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    pub(super) fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
+    /// The digest of an executor's assignments in a state.
+    #[must_use]
+    pub fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
         let mut digest = Self::default();
         for (table, partition) in owned(state, executor) {
             let definition = [table.id.0, table.schema_version, table.params_version];
@@ -31,15 +33,17 @@ impl Digest {
         digest
     }
 
-    /// Partitions came, went or changed hands, or a table its definition. Otherwise only versions differ, which the executor also learns when a
-    /// write is published.
-    pub(super) fn holds_others_than(&self, former: &Self) -> bool {
+    /// Partitions came, went or changed hands, or a table its definition. Otherwise only versions differ, which the executor
+    /// also learns when a write is published.
+    #[must_use]
+    pub fn holds_others_than(&self, former: &Self) -> bool {
         self.held != former.held
     }
 }
 
 /// The message for an executor, as of this state.
-pub(super) fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignments {
+#[must_use]
+pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignments {
     let mut of_table: BTreeMap<u64, (Bytes, String)> = BTreeMap::new();
     let partitions = owned(state, executor)
         .map(|(table, partition)| {

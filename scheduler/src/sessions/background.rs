@@ -1,6 +1,6 @@
 //! What a scheduler does unasked: the leader gives up silent executors and broken-off loads and places partitions
 //! without an owner, and every scheduler checks its state's invariants.
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ancho_common::ids::ExecutorId;
 use tokio::{
@@ -11,7 +11,7 @@ use tokio::{
 use super::{Inner, loads::LoadWatch, sweep_interval};
 use crate::{
     placement,
-    state::{Command, Request, violations},
+    state::{Command, violations},
 };
 
 /// Pause after a placement that could not be written.
@@ -20,7 +20,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Proposes [`Command::ExecutorDown`] for every executor whose session has lapsed, until the state shows it down.
-pub(super) async fn mark_down(inner: &Inner) {
+pub(super) async fn mark_down(inner: &Arc<Inner>) {
     let mut ticker = tokio::time::interval(sweep_interval(inner.options.ttl));
     ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut proposals: JoinSet<(ExecutorId, String, Result<(), ancho_common::error::Error>)> = JoinSet::new();
@@ -52,13 +52,12 @@ pub(super) async fn mark_down(inner: &Inner) {
         let lapsed = inner.ledger.lock().sweep(term, &state, Instant::now());
         for (executor, incarnation) in lapsed {
             if in_flight.insert(executor.clone()) {
-                let raft = inner.raft.clone();
+                let inner = Arc::clone(inner);
                 proposals.spawn(async move {
                     let command =
                         Command::ExecutorDown { executor: executor.clone(), incarnation: incarnation.clone() };
-                    let request = Request { id: Default::default(), now_ms: 0, command };
-                    let outcome = raft.propose(request).await;
-                    (executor, incarnation, outcome.map(|_| ()))
+                    let outcome = inner.propose(term, command).await;
+                    (executor, incarnation, outcome)
                 });
             }
         }
@@ -70,12 +69,13 @@ pub(super) async fn place(inner: &Inner) {
     let mut states = inner.raft.watch();
     let mut leadership = inner.raft.leadership();
     loop {
-        if leadership.borrow_and_update().is_leader {
-            let state = std::sync::Arc::clone(&states.borrow_and_update());
+        let led = Some(leadership.borrow_and_update()).filter(|now| now.is_leader).map(|now| now.term);
+        if let Some(term) = led {
+            let state = Arc::clone(&states.borrow_and_update());
             let plan = placement::plan(&state, &inner.options.placement);
             if !plan.is_empty() {
                 tracing::info!(%plan, "placing partitions");
-                if let Err(error) = inner.propose(Command::Place { placements: plan.placements }).await {
+                if let Err(error) = inner.propose(term, Command::Place { placements: plan.placements }).await {
                     tracing::warn!(%error, "partitions could not be placed yet");
                     tokio::time::sleep(RETRY_PAUSE).await;
                     states.mark_changed();
@@ -111,12 +111,10 @@ pub(super) async fn give_up_loads(inner: &Inner) {
             watch.clear();
             term = led;
         }
-        if led.is_none() {
-            continue;
-        }
+        let Some(led) = led else { continue };
         for (table, renewals) in watch.sweep(&inner.raft.state(), now) {
             tracing::warn!(%table, "nobody carries the load of a table on, giving it up");
-            if let Err(error) = inner.propose(Command::AbandonLoad { table, renewals: Some(renewals) }).await {
+            if let Err(error) = inner.propose(led, Command::AbandonLoad { table, renewals: Some(renewals) }).await {
                 tracing::warn!(%table, %error, "a broken-off load could not be given up yet");
             }
         }

@@ -17,11 +17,11 @@ use crate::state::{ClusterState, Liveness};
 
 /// One session; a later session of the same executor has another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SessionKey(u64);
+pub struct SessionKey(u64);
 
 /// Whether a session still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub enum Standing {
     /// It does.
     Held,
     /// The session ended before; the executor must open a new one.
@@ -40,7 +40,7 @@ struct Entry {
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub struct Ledger {
     /// From a message to the deadline: the session's length plus the margin.
     patience: Duration,
     /// Time between two sweeps.
@@ -52,7 +52,10 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(patience: Duration, interval: Duration) -> Self {
+    /// An empty book. `patience` is the time from a message to the deadline: the session's length plus the margin; `interval`
+    /// the time between two sweeps.
+    #[must_use]
+    pub fn new(patience: Duration, interval: Duration) -> Self {
         Self { patience, interval, term: 0, entries: BTreeMap::new(), sessions: 0, last_sweep: None }
     }
 
@@ -67,13 +70,7 @@ impl Ledger {
     }
 
     /// Opens a session; an older one of the executor is superseded. None if the term is over.
-    pub(super) fn open(
-        &mut self,
-        term: u64,
-        executor: &ExecutorId,
-        incarnation: &str,
-        now: Instant,
-    ) -> Option<SessionKey> {
+    pub fn open(&mut self, term: u64, executor: &ExecutorId, incarnation: &str, now: Instant) -> Option<SessionKey> {
         if !self.enter(term) {
             return None;
         }
@@ -90,7 +87,8 @@ impl Ledger {
     }
 
     /// Where a session stands.
-    pub(super) fn standing(&self, term: u64, executor: &ExecutorId, key: SessionKey) -> Standing {
+    #[must_use]
+    pub fn standing(&self, term: u64, executor: &ExecutorId, key: SessionKey) -> Standing {
         match self.entries.get(executor) {
             _ if term != self.term => Standing::Lapsed,
             Some(entry) if entry.session == Some(key) && !entry.lapsed => Standing::Held,
@@ -100,7 +98,7 @@ impl Ledger {
     }
 
     /// A message of a session arrived: it renews a session that is held.
-    pub(super) fn heard(&mut self, term: u64, executor: &ExecutorId, key: SessionKey, now: Instant) -> Standing {
+    pub fn heard(&mut self, term: u64, executor: &ExecutorId, key: SessionKey, now: Instant) -> Standing {
         let standing = self.standing(term, executor, key);
         if standing == Standing::Held
             && let Some(entry) = self.entries.get_mut(executor)
@@ -111,7 +109,7 @@ impl Ledger {
     }
 
     /// The stream of a session ended.
-    pub(super) fn close(&mut self, term: u64, executor: &ExecutorId, key: SessionKey) {
+    pub fn close(&mut self, term: u64, executor: &ExecutorId, key: SessionKey) {
         if term != self.term {
             return;
         }
@@ -124,7 +122,7 @@ impl Ledger {
 
     /// Executors to be marked down, with the start of the process that is meant. An executor is named in each sweep
     /// until the state shows it down.
-    pub(super) fn sweep(&mut self, term: u64, state: &ClusterState, now: Instant) -> Vec<(ExecutorId, String)> {
+    pub fn sweep(&mut self, term: u64, state: &ClusterState, now: Instant) -> Vec<(ExecutorId, String)> {
         if !self.enter(term) {
             return Vec::new();
         }

@@ -8,7 +8,7 @@ use crate::state::ClusterState;
 
 /// What a leader has seen of the loads in its term.
 #[derive(Debug)]
-pub(super) struct LoadWatch {
+pub struct LoadWatch {
     patience: Duration,
     /// The count of renewals of each load, and when it was first seen at that count.
     seen: HashMap<TableId, (u64, Instant)>,
@@ -16,13 +16,14 @@ pub(super) struct LoadWatch {
 
 impl LoadWatch {
     /// Gives a load up that has not been renewed for `patience`.
-    pub(super) fn new(patience: Duration) -> Self {
+    #[must_use]
+    pub fn new(patience: Duration) -> Self {
         Self { patience, seen: HashMap::new() }
     }
 
     /// The loads that stood still for too long, each with its count of renewals. To be asked often: time between two
     /// calls counts as silence only if it is short against the patience.
-    pub(super) fn sweep(&mut self, state: &ClusterState, now: Instant) -> Vec<(TableId, u64)> {
+    pub fn sweep(&mut self, state: &ClusterState, now: Instant) -> Vec<(TableId, u64)> {
         let running = |id: &TableId| state.tables.get(id).and_then(|t| t.load).map(|load| load.renewals);
         self.seen.retain(|id, _| running(id).is_some());
         let mut dead = Vec::new();
@@ -39,7 +40,7 @@ impl LoadWatch {
     }
 
     /// Forgets everything: another leader may have heard what this one did not.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.seen.clear();
     }
 }

@@ -18,10 +18,14 @@
 //! [`SessionManager::run`] also drives the background duties: the leader marks silent executors down, places
 //! partitions that have no owner ([`crate::placement`]) and gives up loads of tables that nobody carries on, every
 //! scheduler checks its state's invariants.
-mod assignments;
+//!
+//! What is decided here stands in modules without clock and I/O, which the simulation of the control plane runs, too:
+//! [`ledger`], [`claims`], [`assignments`], [`loads`].
+pub mod assignments;
 mod background;
-mod ledger;
-mod loads;
+pub mod claims;
+pub mod ledger;
+pub mod loads;
 mod session;
 pub mod wait;
 
@@ -131,16 +135,18 @@ impl Inner {
         leadership.is_leader.then_some(leadership.term)
     }
 
-    async fn propose(&self, command: Command) -> Result<(), ancho_common::error::Error> {
+    /// Writes what this scheduler decides as the leader of a term. A later leader must not carry it out: by then it may be wrong.
+    async fn propose(&self, term: u64, command: Command) -> Result<(), ancho_common::error::Error> {
         // The leader fills in the time when it writes the entry.
         let request = Request { id: RequestId::new(), now_ms: 0, command };
-        self.raft.propose(request).await?.outcome?;
+        self.raft.propose_in_term(term, request).await?.outcome?;
         Ok(())
     }
 }
 
-/// A tenth of a session: it lapses that much late at most.
-fn sweep_interval(ttl: Duration) -> Duration {
+/// How often lapsed sessions are looked for: a tenth of a session, so it lapses that much late at most.
+#[must_use]
+pub fn sweep_interval(ttl: Duration) -> Duration {
     (ttl / 10).clamp(Duration::from_millis(20), Duration::from_millis(500))
 }
 

@@ -1,10 +1,7 @@
 //! One session of one executor, from its hello to its end.
-use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
-use ancho_common::{
-    error::Error,
-    ids::{ExecutorId, PartitionId},
-};
+use ancho_common::{error::Error, ids::ExecutorId};
 use ancho_proto::v1::{
     Ack, Beat, Hello, NotLeader, SessionDown, SessionUp, Welcome, session_down::Body as Down, session_up::Body as Up,
 };
@@ -22,10 +19,11 @@ use tonic::Status;
 use super::{
     Inner,
     assignments::{Digest, assignments},
+    claims::{Claims, Correction},
     ledger::{SessionKey, Standing},
     wait::wait_until,
 };
-use crate::state::{ClusterState, Command, Executor, Liveness};
+use crate::state::{ClusterState, Command};
 
 /// How long a new connection may stay without its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,13 +58,9 @@ pub(super) struct Session {
 /// An executor that was let in.
 struct Held {
     id: ExecutorId,
-    hello: Hello,
+    claims: Claims,
     term: u64,
     key: SessionKey,
-    /// What the executor says it can serve; nothing before its first beat.
-    loaded: Option<BTreeMap<PartitionId, u64>>,
-    /// What the executor says it cannot serve: epoch and reason.
-    hindered: BTreeMap<PartitionId, (u64, String)>,
     told: Digest,
     told_at: Instant,
     /// A correction of the state that is being written.
@@ -115,16 +109,15 @@ impl Session {
         let hello = self.hello().await?;
         let Some(term) = self.inner.term_led() else { return Err(End::NotLeader) };
         let cluster_id = self.admit(&hello).await?;
-        let id = ExecutorId(hello.executor_id.clone());
-        let opened = self.inner.ledger.lock().open(term, &id, &hello.incarnation, Instant::now());
+        let claims = Claims::new(hello);
+        let id = claims.id.clone();
+        let opened = self.inner.ledger.lock().open(term, &id, &claims.hello.incarnation, Instant::now());
         let Some(key) = opened else { return Err(End::NotLeader) };
         let mut held = Held {
             id,
-            hello,
+            claims,
             term,
             key,
-            loaded: None,
-            hindered: BTreeMap::new(),
             told: Digest::default(),
             told_at: Instant::now(),
             correction: None,
@@ -173,9 +166,11 @@ impl Session {
 
     async fn hold(&mut self, held: &mut Held, cluster_id: String) -> Ended<()> {
         let inner = Arc::clone(&self.inner);
-        inner.propose(held.registration()).await.map_err(End::Failed)?;
+        let registered = inner.propose(held.term, held.claims.registration()).await;
+        self.check_term(held)?;
+        registered.map_err(End::Failed)?;
         self.renew(held)?;
-        tracing::info!(executor = %held.id, url = held.hello.url, "executor registered");
+        tracing::info!(executor = %held.id, url = held.claims.hello.url, "executor registered");
         self.send(Down::Welcome(Welcome {
             cluster_id,
             ttl_millis: u64::try_from(inner.options.ttl.as_millis()).unwrap_or(u64::MAX),
@@ -242,9 +237,8 @@ impl Session {
 
     fn beat(&self, held: &mut Held, beat: Beat) -> Ended<()> {
         self.renew(held)?;
-        held.loaded = Some(beat.loaded.iter().map(|l| (PartitionId(l.partition_id), l.epoch)).collect());
-        held.hindered = beat.hindered.into_iter().map(|h| (PartitionId(h.partition_id), (h.epoch, h.reason))).collect();
         let (raft, limit, sequence) = (self.inner.raft.clone(), self.inner.options.ttl / 2, beat.sequence);
+        held.claims.take(beat);
         held.acks.push(async move { raft.linearizable_within(limit).await.is_ok().then_some(sequence) }.boxed());
         self.correct(held)
     }
@@ -254,8 +248,7 @@ impl Session {
     async fn let_go(&mut self, held: &mut Held) -> Ended<()> {
         self.check_term(held)?;
         ended_by(self.inner.ledger.lock().standing(held.term, &held.id, held.key))?;
-        let down = Command::ExecutorDown { executor: held.id.clone(), incarnation: held.hello.incarnation.clone() };
-        self.inner.propose(down).await.map_err(End::Failed)?;
+        self.inner.propose(held.term, held.claims.farewell()).await.map_err(End::Failed)?;
         tracing::info!(executor = %held.id, "executor stopped");
         Ok(())
     }
@@ -284,8 +277,8 @@ impl Session {
         held.correction_waits = now < held.correct_from;
         if !held.correction_waits {
             held.correct_from = now + CORRECTION_INTERVAL;
-            let inner = Arc::clone(&self.inner);
-            held.correction = Some(Box::pin(async move { inner.propose(command).await }));
+            let (inner, term) = (Arc::clone(&self.inner), held.term);
+            held.correction = Some(Box::pin(async move { inner.propose(term, command).await }));
         }
         Ok(())
     }
@@ -333,60 +326,14 @@ impl Session {
 }
 
 impl Held {
-    fn registration(&self) -> Command {
-        Command::RegisterExecutor {
-            executor: self.id.clone(),
-            incarnation: self.hello.incarnation.clone(),
-            url: self.hello.url.clone(),
-            version: self.hello.version.clone(),
-            plan_key: self.hello.plan_key.clone(),
-            streams: self.hello.streams.max(1),
-        }
-    }
-
     /// The command that brings the state in line with this session, if it is not.
     fn wanted_correction(&self, state: &ClusterState) -> Ended<Option<Command>> {
-        let Some(known) = state.executors.get(&self.id) else {
-            // An operator removed it; the next start of the process registers anew.
-            return Err(End::Refused(format!("executor {} was removed from the cluster", self.id)));
-        };
-        if known.incarnation != self.hello.incarnation {
-            return Err(End::Quiet("the executor was started anew"));
+        match self.claims.correction(state) {
+            Correction::None => Ok(None),
+            Correction::Write(command) => Ok(Some(command)),
+            Correction::Refuse(reason) => Err(End::Refused(reason)),
+            Correction::StartedAnew => Err(End::Quiet("the executor was started anew")),
         }
-        if known.liveness == Liveness::Down {
-            // A late verdict of this or an earlier leader, unless another executor took the address.
-            let heir = |e: &&Executor| e.url == self.hello.url && e.id != self.id;
-            return match state.live_executors().find(heir) {
-                Some(heir) => Err(End::Refused(format!(
-                    "executor {} registered at {}, the address of executor {}: give each executor its own",
-                    heir.id, heir.url, self.id
-                ))),
-                None => Ok(Some(self.registration())),
-            };
-        }
-        let Some(loaded) = &self.loaded else { return Ok(None) };
-        let owned = state.owned_of(&self.id, loaded);
-        let hindered = self.current_hindrances(state);
-        if owned == known.loaded && hindered == known.hindered {
-            return Ok(None);
-        }
-        Ok(Some(Command::ReportLoaded {
-            executor: self.id.clone(),
-            incarnation: self.hello.incarnation.clone(),
-            loaded: owned,
-            hindered,
-        }))
-    }
-
-    /// What the executor says hinders it, without what it said of earlier assignments.
-    fn current_hindrances(&self, state: &ClusterState) -> BTreeMap<PartitionId, String> {
-        if self.hindered.is_empty() {
-            return BTreeMap::new();
-        }
-        let epochs: BTreeMap<PartitionId, u64> = self.hindered.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
-        let current = state.owned_of(&self.id, &epochs);
-        let reasons = self.hindered.iter().filter(|(id, _)| current.contains_key(id));
-        state.hindered_of(&self.id, reasons.map(|(id, (_, reason))| (*id, reason.clone())).collect())
     }
 }
 

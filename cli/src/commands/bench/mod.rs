@@ -1,5 +1,6 @@
 //! `ancho bench`: a cluster measured, next to peers on the same data and the same cores.
 mod peers;
+mod storage;
 
 use std::{
     fs,
@@ -15,6 +16,7 @@ use ancho_benchmarks::{
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 
+use self::storage::StorageArgs;
 use super::{server::stop_signal, up::report};
 use crate::{
     connection,
@@ -29,6 +31,8 @@ use crate::{
 pub enum BenchCommand {
     /// The 22 queries of TPC-H
     Tpch(TpchArgs),
+    /// Loads, upserts, deletes, single-row inserts and look-ups by key, beside DuckDB and SQLite
+    Storage(StorageArgs),
 }
 
 /// Systems to run the same queries on.
@@ -84,35 +88,67 @@ pub struct TpchArgs {
 /// # Errors
 /// The cluster or a peer cannot be started, or a query failed.
 pub async fn run(command: BenchCommand) -> anyhow::Result<()> {
-    let BenchCommand::Tpch(args) = command;
     if cfg!(debug_assertions) {
         eprintln!(
             "note: this binary is not optimised, so the times mean little; `make release` builds the one to measure"
         );
     }
-    let dir = match &args.data_dir {
-        Some(dir) => dir.clone(),
-        None => default_dir()?,
-    };
-    fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
-    let dir = fs::canonicalize(&dir).with_context(|| format!("find {}", dir.display()))?;
-    let data = tpch::generate(&dir.join(format!("tpch-{}", args.scale)), args.scale).await?;
-    match &args.url {
-        Some(url) => measure(&args, url, &data, &dir, &[]).await,
-        None => with_cluster(&args, &data, &dir).await,
+    match command {
+        BenchCommand::Tpch(args) => tpch(args).await,
+        BenchCommand::Storage(args) => {
+            let dir = working_dir(args.data_dir.as_deref())?;
+            storage::run(args, &dir).await
+        }
     }
 }
 
-/// Starts a cluster of processes, measures it, and stops it whatever happens.
-async fn with_cluster(args: &TpchArgs, data: &GeneratedData, dir: &Path) -> anyhow::Result<()> {
-    let cluster_dir = dir.join(format!("cluster-{}", std::process::id()));
+async fn tpch(args: TpchArgs) -> anyhow::Result<()> {
+    let dir = working_dir(args.data_dir.as_deref())?;
+    let data = tpch::generate(&dir.join(format!("tpch-{}", args.scale)), args.scale).await?;
+    if let Some(url) = &args.url {
+        return measure(&args, url, &data, &dir, &[]).await;
+    }
     let executors = usize::from(args.executors);
+    let cluster = Cluster { dir: &dir, executors, streams: args.streams, keep: args.keep };
+    let measured =
+        async |url: String, executor_dirs: Vec<PathBuf>| measure(&args, &url, &data, &dir, &executor_dirs).await;
+    with_cluster(&cluster, measured).await
+}
+
+fn working_dir(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let dir = match wanted {
+        Some(dir) => dir.to_owned(),
+        None => default_dir()?,
+    };
+    fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+    fs::canonicalize(&dir).with_context(|| format!("find {}", dir.display()))
+}
+
+/// A cluster of processes to measure.
+struct Cluster<'a> {
+    /// Where its directory is made.
+    dir: &'a Path,
+    executors: usize,
+    /// Streams per task of each executor; `None` divides the cores among them.
+    streams: Option<u32>,
+    /// Leave its directory in place.
+    keep: bool,
+}
+
+/// Starts a cluster of processes, measures it by its Flight SQL address and the executors' directories, and stops it
+/// whatever happens.
+async fn with_cluster(
+    cluster: &Cluster<'_>,
+    measure: impl AsyncFnOnce(String, Vec<PathBuf>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let cluster_dir = cluster.dir.join(format!("cluster-{}", std::process::id()));
+    let streams = u32::try_from(cores().div_ceil(cluster.executors)).unwrap_or(1);
     let options = UpOptions {
         data_dir: cluster_dir.clone(),
         schedulers: 1,
-        executors,
+        executors: cluster.executors,
         base_port: None,
-        streams: Some(args.streams.unwrap_or_else(|| u32::try_from(cores().div_ceil(executors)).unwrap_or(1))),
+        streams: Some(cluster.streams.unwrap_or(streams)),
         timeout: Duration::from_secs(60),
         program: None,
     };
@@ -120,11 +156,11 @@ async fn with_cluster(args: &TpchArgs, data: &GeneratedData, dir: &Path) -> anyh
     let url = started.cluster.flight_urls.first().cloned().context("the cluster has no scheduler")?;
     let executor_dirs: Vec<PathBuf> = started.cluster.executors.iter().map(|e| cluster_dir.join(&e.name)).collect();
     let result = tokio::select! {
-        result = measure(args, &url, data, dir, &executor_dirs) => result,
+        result = measure(url, executor_dirs) => result,
         signal = stop_signal() => signal.and_then(|signal| Err(anyhow::anyhow!("stopped by {signal} before the end"))),
     };
     let stopped = local::down(&cluster_dir, false).await;
-    if args.keep || result.is_err() {
+    if cluster.keep || result.is_err() {
         eprintln!("the cluster's directory and logs are kept in {}", cluster_dir.display());
     } else {
         fs::remove_dir_all(&cluster_dir).with_context(|| format!("remove {}", cluster_dir.display()))?;

@@ -17,10 +17,10 @@ use arrow::{
 };
 
 /// Rows of a table with two integers, sorted; how often each occurs.
-pub(super) type Rows = BTreeMap<(Option<i64>, Option<i64>), usize>;
+pub(crate) type Rows = BTreeMap<(Option<i64>, Option<i64>), usize>;
 
 /// The rows of a query of two integers.
-pub(super) fn pairs(answer: &Answer) -> anyhow::Result<Rows> {
+pub(crate) fn pairs(answer: &Answer) -> anyhow::Result<Rows> {
     let mut rows = Rows::new();
     for batch in &answer.batches {
         ensure!(batch.num_columns() == 2, "two columns are needed: {batch:?}");

@@ -98,8 +98,8 @@ async fn work(load: Arc<Load>, client: usize) -> anyhow::Result<Vec<Transaction>
 async fn transfer(client: &Client, transaction: &mut Transaction) -> anyhow::Result<Outcome> {
     let number = transaction.number;
     let (from, to) = (number * 7 % ACCOUNTS, (number * 7 + 1 + number % (ACCOUNTS - 1)) % ACCOUNTS);
-    let everything = number % 4 == 0;
-    let only_reads = number % 8 == 0;
+    let everything = number.is_multiple_of(4);
+    let only_reads = number.is_multiple_of(8);
     let columns = "SELECT id, balance, version, writer FROM accounts";
     let read = if everything { columns.to_owned() } else { format!("{columns} WHERE id IN ({from}, {to})") };
     let Ok(open) = called(client.begin()).await else { return Ok(Outcome::NotApplied) };

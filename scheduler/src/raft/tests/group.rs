@@ -73,6 +73,27 @@ fn the_same_request_through_two_followers_is_applied_once() {
 }
 
 #[test]
+fn what_a_leader_decides_is_written_in_its_term_or_never() {
+    let group = Group::started(3);
+    let leader = group.leader();
+    let term = group.on(leader, |n| async move { n.status().term }).expect("alive");
+    let write = |node: u64, term: u64, name: &str| {
+        let request = create_table(name);
+        group.on(node, move |n| async move { n.propose_in_term(term, request).await }).expect("alive")
+    };
+    assert!(write(leader, term, "own").is_ok());
+    for (node, term, name) in
+        [(leader, term - 1, "earlier"), (leader, term + 1, "later"), (group.followers()[0], term, "follower")]
+    {
+        let refused = write(node, term, name).expect_err(name);
+        assert_eq!(refused.kind, ErrorKind::Unavailable, "{name}: {refused}");
+    }
+    let state = group.on(leader, |n| async move { n.linearizable().await }).expect("alive").expect("read");
+    assert!(has_table(&state, "own"));
+    assert!(["earlier", "later", "follower"].iter().all(|name| !has_table(&state, name)));
+}
+
+#[test]
 fn the_stamper_of_the_leader_completes_requests_made_on_followers() {
     let group = Group::started(3);
     for id in group.ids() {
