@@ -8,23 +8,25 @@
 //! ones take the place of are found when the statement is finished and deleted by position; then every key must be new. So
 //! of two transactions that write one key the first to be committed wins, whatever the key's rule is otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use futures::StreamExt;
 use roaring::RoaringTreemap;
 use uuid::Uuid;
 
 use crate::deletion_vector::DeletionVector;
 use crate::error::{Error, Result};
-use crate::keyed::resolve::{KeyedWrite, hide_repeats, resolve};
+use crate::keyed::reader::{KeyReader, StoredKeys};
+use crate::keyed::resolve::{KeyedWrite, collect, hide_repeats, resolve, shares};
 use crate::keyed::rows::{CollectedKeys, KeyedRows, OrderedDeletes};
 use crate::keyed::{CommitGuard, Keyed};
 use crate::keys::store::KeyStore;
-use crate::keys::write_keys::KeyRule;
+use crate::keys::write_keys::{KeyRule, KeyShare};
 use crate::partition::Partition;
 use crate::pin::PinnedVersion;
 use crate::publish::key_is_there;
 use crate::staged_writer::duplicate;
-use crate::state::{Deletes, Staged, StagedKeys};
+use crate::state::{Deletes, Staged, StagedKeys, VisibleFile};
 use crate::stats::{KeyCounts, WriteSummary};
 
 /// What was staged before has been discarded, or was lost with a restart.
@@ -100,10 +102,6 @@ impl Partition {
         }
         let late = pin.version() > part.snapshot;
         let adds = collected.as_ref().is_none_or(|collected| collected.keys.len() > 0);
-        // The index knows the newest version only; which keys were there in the snapshot it cannot say.
-        if late && adds && rule != KeyRule::Unique {
-            return conflict("the partition was written to since the transaction began".to_owned());
-        }
         let none = || OrderedDeletes { keys: KeyStore::new(keyed.encoder.encoding()), after: Vec::new() };
         let hidden = match collected {
             Some(CollectedKeys { hidden, .. }) if part.over.is_none() => hidden,
@@ -116,6 +114,13 @@ impl Partition {
         let hidden: BTreeMap<Uuid, RoaringTreemap> =
             hidden.into_iter().map(|(file, rows)| (staged.files[file as usize].id, rows)).collect();
         staged.hide(&vectors(hidden));
+        // What is found from here on is of the newest version, and stands for the snapshot only if the keys are as they were.
+        if late && adds && rule != KeyRule::Unique {
+            let before = self.pin(Some(part.snapshot))?;
+            if keys_changed(keyed, &before, &pin, staged, &none()).await? {
+                return conflict("a key that it writes has been written since the transaction began".to_owned());
+            }
+        }
         let mut write = KeyedWrite {
             rule,
             overwrites: false,
@@ -137,6 +142,51 @@ impl Partition {
             Some(KeyCounts { inserted: data.rows, superseded: data.deleted_rows, ..KeyCounts::default() });
         Ok(guard)
     }
+}
+
+/// Whether a key of a write is one of a row that came or went between two versions. Rows that were only moved count, too.
+async fn keys_changed(
+    keyed: &Keyed,
+    before: &PinnedVersion,
+    now: &PinnedVersion,
+    write: &Staged,
+    none: &OrderedDeletes,
+) -> Result<bool> {
+    let files = write.visible_files(0, &now.view().schema);
+    let rows = files.iter().map(|entry| entry.file.summary.rows).sum();
+    if shares(keyed, rows).count() > 1 {
+        // More keys than fit in memory: it may well be one of them.
+        return Ok(true);
+    }
+    let collected = collect(keyed, now, KeyRule::LastArrival, &files, none, KeyShare::ALL).await?;
+    let Ok(CollectedKeys { keys, .. }) = collected else { return Ok(true) };
+    for (one, other) in [(before, now), (now, before)] {
+        for (file, rows) in only_in(one, other) {
+            let mut batches = KeyReader::new(one, keyed).read_rows(&file, rows)?;
+            while let Some(batch) = batches.next().await {
+                let StoredKeys { keys: found, rows, .. } = batch?;
+                if (0..rows.len()).any(|index| keys.number(found.get(index)).is_some()) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Rows that one version shows and another one does not.
+fn only_in(one: &PinnedVersion, other: &PinnedVersion) -> Vec<(VisibleFile, RoaringTreemap)> {
+    let others: HashMap<Uuid, &VisibleFile> = other.files().iter().map(|entry| (entry.file.id, entry)).collect();
+    let hidden = |entry: &VisibleFile| entry.deleted.as_ref().map(|rows| rows.positions().clone()).unwrap_or_default();
+    let rows = |entry: &VisibleFile| {
+        let mut rows = match others.get(&entry.file.id) {
+            Some(other) => hidden(other),
+            None => RoaringTreemap::from_iter(0..entry.file.summary.rows),
+        };
+        rows -= hidden(entry);
+        (entry.clone(), rows)
+    };
+    one.files().iter().map(rows).filter(|(_, rows)| !rows.is_empty()).collect()
 }
 
 fn vectors(rows: BTreeMap<Uuid, RoaringTreemap>) -> Deletes {

@@ -193,7 +193,8 @@ pub enum TransactionWord {
 
 impl TransactionWord {
     fn of(sql: &str) -> Option<Self> {
-        let words: Vec<String> = sql.trim().trim_end_matches(';').split_whitespace().map(str::to_uppercase).collect();
+        let words: Vec<String> =
+            without_comments(sql).trim_end_matches(';').split_whitespace().map(str::to_uppercase).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
             ["BEGIN"] | ["BEGIN" | "START", "TRANSACTION"] | ["BEGIN", "WORK"] => Some(Self::Begin),
@@ -201,6 +202,18 @@ impl TransactionWord {
             ["ROLLBACK"] | ["ROLLBACK", "TRANSACTION" | "WORK"] => Some(Self::RollBack),
             _ => None,
         }
+    }
+}
+
+/// The text behind the comments at its start.
+fn without_comments(mut sql: &str) -> &str {
+    loop {
+        sql = sql.trim();
+        sql = match (sql.strip_prefix("--"), sql.strip_prefix("/*")) {
+            (Some(line), _) => line.split_once('\n').map_or("", |(_, rest)| rest),
+            (_, Some(block)) => block.split_once("*/").map_or("", |(_, rest)| rest),
+            _ => return sql,
+        };
     }
 }
 
@@ -262,6 +275,8 @@ mod tests {
             ("begin", Some(TransactionWord::Begin)),
             (" Start  Transaction ; ", Some(TransactionWord::Begin)),
             ("END", Some(TransactionWord::Commit)),
+            ("-- a\n /* b */ begin", Some(TransactionWord::Begin)),
+            ("-- begin", None),
             ("commit work", Some(TransactionWord::Commit)),
             ("rollback;", Some(TransactionWord::RollBack)),
             ("rollback to savepoint a", None),

@@ -139,6 +139,28 @@ fn statements_run_in_every_form_and_stop_at_the_first_error() {
 }
 
 #[test]
+fn transactions_begin_and_end_by_their_words() {
+    let cluster = Cluster::up("1");
+    let url = cluster.url();
+    let counted = || cluster.sql("csv", "select count(*) as n, sum(v) as s from t");
+    cluster.sql("table", "create table t (k bigint, v bigint); insert into t values (1, 10)");
+    let told = cluster.sql(
+        "csv",
+        "-- both or none\nBEGIN; insert into t values (2, 20); update t set v = v + 1; select sum(v) as s from t; /* done */ commit;",
+    );
+    assert_eq!((told.as_str(), counted().as_str()), ("s\n32\n", "n,s\n2,32\n"));
+    cluster.sql("csv", "start transaction; delete from t; rollback");
+    let told =
+        bad(1, &["sql", "--url", &url, "-c", "begin; delete from t; select assert(count(*) > 0, 'empty') from t"]);
+    assert!(told.contains("assertion failed: empty"), "{told}");
+    let told = bad(1, &["sql", "--url", &url, "-c", "begin; delete from t"]);
+    assert!(told.contains("rolled back: end it by COMMIT"), "{told}");
+    assert!(bad(1, &["sql", "--url", &url, "-c", "commit"]).contains("no transaction is open"));
+    assert!(bad(1, &["sql", "--url", &url, "-c", "begin; begin"]).contains("open already"));
+    assert_eq!(counted(), "n,s\n2,32\n");
+}
+
+#[test]
 fn datasets_are_applied_once_and_a_cluster_comes_back_with_its_rows() {
     let cluster = Cluster::up("2");
     let dir = fs::canonicalize(cluster.dir.path()).expect("a path");

@@ -217,6 +217,33 @@ async fn the_first_to_be_committed_wins() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_insert_meets_those_who_wrote_its_keys_and_nobody_else() {
+    let dir = TempDir::new().unwrap();
+    let partition = table(&dir, true);
+    put(&partition, WriteMode::Append, &[batch(&[(1, 10), (2, 20), (3, 30), (4, 40)])]).await;
+    let mut open = Open::begin(&partition).await;
+    open.statement(&partition, KeyRule::LastArrival, &[], &[(1, 11), (9, 90)]).await.unwrap();
+    // A row is replaced, one goes, one comes.
+    upsert(&partition, &[batch(&[(2, 21), (8, 80)])]).await;
+    delete_keys(&partition, &[(3, "EU")]).await;
+    open.check(&partition, "its snapshot stays").await;
+    open.statement(&partition, KeyRule::LastArrival, &[], &[(1, 12), (4, 41), (5, 50)]).await.unwrap();
+    open.check(&partition, "an insert of other keys").await;
+    for key in [2, 3, 8] {
+        conflict(open.statement(&partition, KeyRule::LastArrival, &[], &[(key, 0)]).await);
+    }
+    open.check(&partition, "after statements that failed").await;
+    open.commit(&partition).await.unwrap();
+    assert_eq!(values(&partition).await, [(1, 12), (2, 21), (4, 41), (5, 50), (8, 80), (9, 90)]);
+
+    // A key that an earlier statement has written counts as well.
+    let mut open = Open::begin(&partition).await;
+    open.statement(&partition, KeyRule::LastArrival, &[], &[(6, 60)]).await.unwrap();
+    upsert(&partition, &[batch(&[(6, 61)])]).await;
+    conflict(open.statement(&partition, KeyRule::LastArrival, &[], &[(7, 70)]).await);
+}
+
 /// An update of row 1 by a transaction that has an old snapshot.
 async fn loser_again(partition: &Partition, snapshot: u64, before: &Rows) -> cayenne::Result<TransactionSummary> {
     let (before, sees) = (before.clone(), before.clone());

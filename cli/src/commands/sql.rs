@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Statements to run, separated by `;`; those behind a failed one are left out
-    #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file")]
+    #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file", allow_hyphen_values = true)]
     command: Option<String>,
     /// File with statements; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
