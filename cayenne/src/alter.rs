@@ -84,8 +84,9 @@ fn changed(inner: &Inner, change: &SchemaChange, history: &[SchemaRef], schema_i
     inner.settings.allow(change, current).map_err(|detail| refused(detail.to_owned()))?;
     let changed = apply(current, change, history, schema_id)?;
     inner
-        .options
+        .tuning()
         .row_order
+        .follow(current, &changed.schema)
         .check(&changed.schema.logical)
         .map_err(|error| refused(format!("rows are laid down in its order ({error}); change the order first")))?;
     if let Some(stored) = &changed.check_range {

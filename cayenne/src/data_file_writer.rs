@@ -109,7 +109,7 @@ impl DataFileWriter {
             encoder,
             written,
             raw_bytes: 0,
-            target_bytes: options.target_file_bytes.unwrap_or(inner.options.target_file_bytes),
+            target_bytes: options.target_file_bytes.unwrap_or(inner.tuning().target_file_bytes),
             summary: SummaryBuilder::new(&schema.logical),
             _memory: memory,
         })

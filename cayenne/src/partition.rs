@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
 use crate::error::{Error, Place, Result};
@@ -24,6 +24,7 @@ use crate::schema::TableSchema;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
 use crate::stats::DataSummary;
+use crate::tuning::Tuning;
 
 /// An open partition. Cheap to clone; all clones are the same partition, which is released when the
 /// last clone, writer and pin is gone.
@@ -44,11 +45,15 @@ pub(crate) struct Inner {
     /// For tables that keep one row per key.
     pub(crate) keyed: Option<Arc<Keyed>>,
     pub(crate) options: PartitionOptions,
+    /// What of the options may be exchanged, as it is now.
+    pub(crate) tuning: RwLock<Arc<Tuning>>,
     /// Locked by blocking work only, and before `state` where both are needed.
     pub(crate) metastore: Mutex<Metastore>,
     pub(crate) state: Mutex<State>,
     read_only: bool,
     crashed: AtomicBool,
+    /// Its directory is given up.
+    retired: AtomicBool,
     /// Held open: the operating system drops the lock with it.
     _lock: Option<File>,
 }
@@ -152,11 +157,13 @@ impl Partition {
                 identity,
                 settings,
                 keyed,
+                tuning: RwLock::new(Arc::new(Tuning::of(&options))),
                 options,
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
                 read_only,
                 crashed: AtomicBool::new(false),
+                retired: AtomicBool::new(false),
                 _lock: lock,
             }),
         };
@@ -175,6 +182,17 @@ impl Partition {
     /// Which partition this is.
     pub fn identity(&self) -> &PartitionIdentity {
         &self.inner.identity
+    }
+
+    /// Says that the directory is about to be given up: from now on nothing more is written, [`Error::SchemaChanged`]. Writes
+    /// under way may fail in any way; [`is_retired`](Self::is_retired) tells why.
+    pub fn retire(&self) {
+        self.inner.retired.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the directory was given up.
+    pub fn is_retired(&self) -> bool {
+        self.inner.retired.load(Ordering::SeqCst)
     }
 
     /// The schema of the current version; scans return exactly these types.
@@ -281,6 +299,9 @@ impl Inner {
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly { place: Arc::clone(&self.place) });
+        }
+        if self.retired.load(Ordering::SeqCst) {
+            return Err(Error::SchemaChanged { place: Arc::clone(&self.place) });
         }
         Ok(())
     }

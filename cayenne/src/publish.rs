@@ -163,7 +163,12 @@ fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(Key
     let counts = by_key.as_ref().map(|(_, effects)| effects.counts);
     metastore.publish(write_id, &change, counts, now_ms)?;
     let generation = change.view.generation;
-    inner.state.lock().publish(write_id, change, now_ms);
+    {
+        let mut state = inner.state.lock();
+        let before = Arc::clone(&state.current().schema);
+        state.publish(write_id, change, now_ms);
+        inner.follow_columns(&before, &state.current().schema);
+    }
     if let (Some(keyed), Some((write, effects))) = (&inner.keyed, &by_key) {
         let shown = |at: Position| {
             let hidden = effects.hides.get(&write.files[at.file as usize].id);

@@ -339,7 +339,7 @@ impl Partition {
         }
         // Many writes may be staged at once: large ones are read again when they are published.
         if let Some(by_key) = &mut staged.by_key {
-            by_key.keys = by_key.keys.take().filter(|keys| keys.memory() <= keyed.budget / STAGED_SHARE);
+            by_key.keys = by_key.keys.take().filter(|keys| keys.memory() <= keyed.budget() / STAGED_SHARE);
         }
         Ok(guard)
     }

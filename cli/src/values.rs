@@ -47,6 +47,16 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     if size.is_finite() && (1.0..=9e15).contains(&size) { Ok(size.round() as u64) } else { Err(wrong()) }
 }
 
+/// A share from 0.05 to 0.5.
+///
+/// # Errors
+/// The text is no such number.
+pub fn fraction(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is not possible: write a number from 0.05 to 0.5");
+    let share: f64 = text.trim().parse().map_err(|_| wrong())?;
+    if (0.05..=0.5).contains(&share) { Ok(share) } else { Err(wrong()) }
+}
+
 fn split_number(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,6 +1,7 @@
 //! What every part of Ancho shares: ids, errors, partitioning, plan nodes, telemetry.
 //!
 //! This crate knows nothing of Raft, Flight SQL or the storage engine.
+pub mod alter;
 pub mod assertion;
 pub mod compute;
 pub mod duration;

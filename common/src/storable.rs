@@ -31,6 +31,14 @@ pub fn check(schema: &Schema) -> Result<()> {
     schema.fields().iter().try_for_each(|field| check_field(field, field.name()))
 }
 
+/// As [`check`], of one column.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_column(field: &Field) -> Result<()> {
+    check_field(field, field.name())
+}
+
 /// Whether values of a type can be a primary key: those whose equality is the same for SQL and for bytes. Floats have two
 /// zeros and many NaN.
 #[must_use]
@@ -52,6 +60,37 @@ pub fn is_key_type(data_type: &DataType) -> bool {
         other => other.is_integer() || other.is_decimal(),
     }
 }
+
+/// Whether values of a type can say which of several rows of a key is the newest.
+#[must_use]
+pub fn is_time_type(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+}
+
+/// Whether rows can be sorted by values of a type when files are rewritten.
+#[must_use]
+pub fn is_sort_type(data_type: &DataType) -> bool {
+    !data_type.is_nested()
+}
+
+/// Whether rows can be clustered by values of a type when files are rewritten.
+#[must_use]
+pub fn is_cluster_type(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Decimal256(_, _) | DataType::Interval(_) | DataType::Duration(_) => false,
+        DataType::Dictionary(_, values) => is_cluster_type(values),
+        other => {
+            other.is_numeric()
+                || other.is_temporal()
+                || other.is_string()
+                || other.is_binary()
+                || *other == DataType::Boolean
+        }
+    }
+}
+
+/// Most columns that rows can be clustered by.
+pub const MAX_CLUSTER_COLUMNS: usize = 16;
 
 fn check_names(fields: &Fields, parent: &str) -> Result<()> {
     let mut seen = HashSet::new();

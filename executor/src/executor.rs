@@ -11,6 +11,7 @@ use ancho_common::{
     plan::{host::ScanHost, session::plan_key},
 };
 use ancho_proto::v1 as proto;
+use datafusion::execution::memory_pool::MemoryPool;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::{
     ingest::Ingest,
     metric, metrics_server,
     options::ExecutorOptions,
+    resources::Resources,
     server,
     session::{DiskGauge, Lease, Session, SessionLinks, SessionStatus},
     worker::query_worker,
@@ -100,7 +102,9 @@ impl Executor {
             None => None,
         };
         let lease = Arc::new(Lease::default());
-        let host = PartitionHost::open(&data_dir, Arc::clone(&lease), host_options).await?;
+        let resources = Resources::new(&options, &data_dir)?;
+        resources.report();
+        let host = PartitionHost::open(&data_dir, Arc::clone(&lease), resources.of_host(host_options)).await?;
         let incarnation = Uuid::new_v4().to_string();
         let ingest = Ingest::new(Arc::clone(&host), &incarnation, options.memory_bytes);
 
@@ -141,11 +145,11 @@ impl Executor {
             zone = options.zone.as_deref().unwrap_or(""),
             "executor started"
         );
-        let routes = routes(&running, &options)?;
+        let routes = routes(&running, &options, &resources)?;
         let serving = tokio::spawn(server::serve(listener, routes, running.stop_server.clone()));
         let upkeep = [
             tokio::spawn(reconcile_loop(Arc::clone(&running.host), assignments_receiver)),
-            tokio::spawn(sweep_loop(Arc::clone(&running), data_dir, disk)),
+            tokio::spawn(sweep_loop(Arc::clone(&running), data_dir, disk, Arc::clone(resources.pool()))),
             tokio::spawn(metric::follow(
                 running.id.0.clone(),
                 running.host.loaded(),
@@ -159,10 +163,10 @@ impl Executor {
 }
 
 /// Everything the server offers.
-fn routes(running: &Running, options: &ExecutorOptions) -> Result<Routes> {
+fn routes(running: &Running, options: &ExecutorOptions, resources: &Resources) -> Result<Routes> {
     let host = Arc::clone(&running.host) as Arc<dyn ScanHost>;
     let stopped = |e: ancho_common::error::Error| Error::Stopped(e.to_string());
-    let worker = query_worker(host, options.scheduler_urls.clone(), options.memory_bytes).map_err(stopped)?;
+    let worker = query_worker(host, options.scheduler_urls.clone(), resources.of_queries()?);
     let tasks = OnCompute::new(worker.into_worker_server(), Compute::start().map_err(stopped)?);
     Ok(Routes::new(running.ingest.clone().into_server()).add_service(tasks))
 }
@@ -224,7 +228,7 @@ async fn reconcile_loop(host: Arc<PartitionHost>, mut assignments: watch::Receiv
     }
 }
 
-async fn sweep_loop(running: Arc<Running>, data_dir: Arc<DataDir>, disk: Arc<DiskGauge>) {
+async fn sweep_loop(running: Arc<Running>, data_dir: Arc<DataDir>, disk: Arc<DiskGauge>, pool: Arc<dyn MemoryPool>) {
     let mut ticker = tokio::time::interval(SWEEP_EVERY);
     ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -235,6 +239,7 @@ async fn sweep_loop(running: Arc<Running>, data_dir: Arc<DataDir>, disk: Arc<Dis
         }
         running.ingest.reap().await;
         running.host.sweep().await;
+        metric::measure_engine(&running.host, pool.reserved());
         if running.metrics_address.is_some() {
             let host = Arc::clone(&running.host);
             // A disk that cannot be measured shows elsewhere.
@@ -347,6 +352,7 @@ impl ExecutorHandle {
         self.inner.stop_session.send_replace(true);
         // A failure was logged; whoever waits for it is told by `wait`.
         let _ = self.wait().await;
+        self.inner.host.stop_compaction().await;
         self.inner.host.close();
         self.inner.data_dir.lock().take();
     }

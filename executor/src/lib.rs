@@ -34,10 +34,11 @@ mod disk;
 mod failpoint;
 mod metric;
 mod metrics_server;
+mod resources;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use executor::{Executor, ExecutorHandle};
-pub use host::{HinderedPartition, HostOptions, LoadedPartition, PartitionHost, PartitionInfo};
+pub use host::{HinderedPartition, HostOptions, LoadedPartition, PartitionHost, PartitionInfo, verify_directory};
 pub use options::ExecutorOptions;

@@ -9,10 +9,19 @@
 //! | `ancho_executor_scans_total` | counter | | scans of partitions that were begun |
 //! | `ancho_scan_rows_total` | counter | | rows that came out of them |
 //! | `cayenne_data_dir_bytes` | gauge | `executor`, `kind` | bytes on disk: `data`, `metastore`, `aside` |
-//! | `cayenne_memory_account_bytes` | gauge | `kind` | memory: `write_buffer` is rows that wait for their file |
+//! | `cayenne_memory_account_bytes` | gauge | `kind` | memory: `write_buffer` is rows that wait for their file, `pool` what queries and writes hold, `compaction` what it holds, `footer_cache_limit` the most that footers may |
+//! | `cayenne_cached_footers` | gauge | | footers of data files in the cache |
+//! | `cayenne_compaction_runs_total` | counter | | looks at a partition |
+//! | `cayenne_compaction_failures_total` | counter | | looks that ended with an error |
+//! | `cayenne_compaction_conflicts_total` | counter | | passes that gave way to writes |
+//! | `cayenne_compaction_passes_total` | counter | | passes that put new files in place |
+//! | `cayenne_compaction_files_total` | counter | `side` | files: `in` were rewritten, `out` took their place |
+//! | `cayenne_compaction_bytes_total` | counter | `side` | their bytes |
+//! | `cayenne_compaction_rows_total` | counter | `kind` | rows: `written` again, `dropped` since they were deleted |
 use std::sync::Arc;
 
-use metrics::{Unit, describe_counter, describe_gauge, gauge};
+use cayenne::CompactionStats;
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use tokio::sync::watch;
 
 use crate::{
@@ -27,6 +36,14 @@ pub(crate) const STAGED_BYTES: &str = "ancho_executor_staged_bytes_total";
 pub(crate) const SCANS: &str = "ancho_executor_scans_total";
 const DATA_DIR_BYTES: &str = "cayenne_data_dir_bytes";
 const MEMORY_BYTES: &str = "cayenne_memory_account_bytes";
+const CACHED_FOOTERS: &str = "cayenne_cached_footers";
+const COMPACTION_RUNS: &str = "cayenne_compaction_runs_total";
+const COMPACTION_FAILURES: &str = "cayenne_compaction_failures_total";
+const COMPACTION_CONFLICTS: &str = "cayenne_compaction_conflicts_total";
+const COMPACTION_PASSES: &str = "cayenne_compaction_passes_total";
+const COMPACTION_FILES: &str = "cayenne_compaction_files_total";
+const COMPACTION_BYTES: &str = "cayenne_compaction_bytes_total";
+const COMPACTION_ROWS: &str = "cayenne_compaction_rows_total";
 
 /// Texts for whoever reads the metrics.
 pub(crate) fn describe() {
@@ -38,11 +55,42 @@ pub(crate) fn describe() {
     describe_counter!("ancho_scan_rows_total", "Rows that came out of scans");
     describe_gauge!(DATA_DIR_BYTES, Unit::Bytes, "Bytes on disk, by kind");
     describe_gauge!(MEMORY_BYTES, Unit::Bytes, "Memory of the storage engine, by kind");
+    describe_gauge!(CACHED_FOOTERS, "Footers of data files in the cache");
+    describe_counter!(COMPACTION_RUNS, "Looks of compaction at a partition");
+    describe_counter!(COMPACTION_FAILURES, "Looks of compaction that ended with an error");
+    describe_counter!(COMPACTION_CONFLICTS, "Passes of compaction that gave way to writes");
+    describe_counter!(COMPACTION_PASSES, "Passes of compaction that put new files in place");
+    describe_counter!(COMPACTION_FILES, "Files that compaction rewrote, and those that took their place");
+    describe_counter!(COMPACTION_BYTES, Unit::Bytes, "Bytes of files that compaction rewrote, and of their successors");
+    describe_counter!(COMPACTION_ROWS, "Rows that compaction wrote again, and deleted rows that it dropped");
 }
 
 /// Bytes of rows that wait for their file.
 pub(crate) fn write_buffer(bytes: usize) {
     gauge!(MEMORY_BYTES, "kind" => "write_buffer").set(number(bytes));
+}
+
+/// What the storage engine holds and has done.
+pub(crate) fn measure_engine(host: &PartitionHost, pool_bytes: usize) {
+    let (footers, footer_limit) = host.footers();
+    let accounts =
+        [("pool", pool_bytes), ("compaction", host.compaction_bytes()), ("footer_cache_limit", footer_limit)];
+    for (kind, bytes) in accounts {
+        gauge!(MEMORY_BYTES, "kind" => kind).set(number(bytes));
+    }
+    gauge!(CACHED_FOOTERS).set(number(footers));
+    let CompactionStats { runs, failures, done } = host.compaction_stats();
+    counter!(COMPACTION_RUNS).absolute(runs);
+    counter!(COMPACTION_FAILURES).absolute(failures);
+    counter!(COMPACTION_CONFLICTS).absolute(done.conflicts);
+    counter!(COMPACTION_PASSES).absolute(done.passes);
+    for (side, files, bytes) in [("in", done.files_in, done.bytes_in), ("out", done.files_out, done.bytes_out)] {
+        counter!(COMPACTION_FILES, "side" => side).absolute(files);
+        counter!(COMPACTION_BYTES, "side" => side).absolute(bytes);
+    }
+    for (kind, rows) in [("written", done.rows), ("dropped", done.rows_dropped)] {
+        counter!(COMPACTION_ROWS, "kind" => kind).absolute(rows);
+    }
 }
 
 /// Measures the directories. Blocks.

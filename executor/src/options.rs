@@ -15,9 +15,18 @@ pub struct ExecutorOptions {
     pub advertise_url: Option<String>,
     /// Streams per task that it wants planned; by default its cores.
     pub streams: u32,
-    /// Memory in bytes, as told to the schedulers; 0 says nothing. Queries may take all of it; what writes may take on
-    /// top is a share of it (of 4 GiB where it is 0).
+    /// Memory in bytes for queries, writes and compaction together, as told to the schedulers; 0 says nothing to them and
+    /// stands for 4 GiB.
     pub memory_bytes: u64,
+    /// Share of the memory that is compaction's, between 0.05 and 0.5.
+    pub compaction_memory_fraction: f64,
+    /// Partitions that are compacted at the same time.
+    pub compaction_threads: usize,
+    /// Memory in bytes for footers of data files, beside the other memory.
+    pub footer_cache_bytes: u64,
+    /// Bytes that writes leave free on the disk of the data directory; `None` for a twentieth of it, at most 1 GiB. With
+    /// fewer free no rows are taken in, while reads go on.
+    pub disk_reserve_bytes: Option<u64>,
     /// Failure domain it stands in, for people and later for placement.
     pub zone: Option<String>,
     /// Where Prometheus finds `/metrics`; nowhere if `None`.
@@ -35,6 +44,10 @@ impl ExecutorOptions {
             advertise_url: None,
             streams: u32::try_from(cores).unwrap_or(u32::MAX),
             memory_bytes: 0,
+            compaction_memory_fraction: cayenne::DEFAULT_MEMORY_FRACTION,
+            compaction_threads: 1,
+            footer_cache_bytes: 128 << 20,
+            disk_reserve_bytes: None,
             zone: None,
             metrics: None,
         }

@@ -20,6 +20,9 @@ pub struct CompactionOptions {
     pub trigger_tombstones: u64,
     /// A file is rewritten when at least this share of its rows is deleted, in (0, 1].
     pub trigger_deleted_share: f64,
+    /// How often a [`CompactionRunner`](crate::CompactionRunner) looks at the partition although nothing was written; `None`
+    /// for never (`cayenne_compaction_background_interval_ms`).
+    pub interval: Option<Duration>,
     /// Passes that may follow each other after one trigger (`cayenne_compaction_max_levels`).
     pub max_levels: usize,
     /// Files that one pass reads (`cayenne_compaction_max_files_per_pick`).
@@ -36,6 +39,7 @@ impl Default for CompactionOptions {
             trigger_age: Some(Duration::from_secs(300)),
             trigger_tombstones: 50_000,
             trigger_deleted_share: 0.2,
+            interval: Some(Duration::from_secs(30)),
             max_levels: 3,
             max_files_per_pick: 32,
             compression: Compression::default(),
@@ -46,10 +50,11 @@ impl Default for CompactionOptions {
 impl CompactionOptions {
     /// The defaults for tables that are written all the time.
     pub fn streaming() -> Self {
-        Self { trigger_files: 4, trigger_commits: 4, trigger_age: Some(Duration::from_secs(60)), ..Self::default() }
+        let (interval, trigger_age) = (Some(Duration::from_secs(10)), Some(Duration::from_secs(60)));
+        Self { trigger_files: 4, trigger_commits: 4, trigger_age, interval, ..Self::default() }
     }
 
-    /// The options with what is too small to work raised: triggers and picks to 2 files, levels to 1; an age of zero is none.
+    /// The options with what is too small to work raised: triggers and picks to 2 files, levels to 1; an age or an interval of zero is none.
     ///
     /// # Errors
     /// [`Error::BadOption`] for a tombstone trigger of zero, and for a share outside (0, 1].
@@ -66,6 +71,7 @@ impl CompactionOptions {
         self.max_files_per_pick = self.max_files_per_pick.max(2);
         self.max_levels = self.max_levels.max(1);
         self.trigger_age = self.trigger_age.filter(|age| !age.is_zero());
+        self.interval = self.interval.filter(|interval| !interval.is_zero());
         Ok(self)
     }
 }
@@ -80,13 +86,15 @@ mod tests {
             trigger_files: 1,
             trigger_commits: 0,
             trigger_age: Some(Duration::ZERO),
+            interval: Some(Duration::ZERO),
             max_levels: 0,
             max_files_per_pick: 0,
             ..CompactionOptions::default()
         };
         let checked = raised.checked().unwrap();
         assert_eq!((checked.trigger_files, checked.trigger_commits), (2, 2));
-        assert_eq!((checked.max_levels, checked.max_files_per_pick, checked.trigger_age), (1, 2, None));
+        assert_eq!((checked.max_levels, checked.max_files_per_pick), (1, 2));
+        assert_eq!((checked.trigger_age, checked.interval), (None, None));
         let refused = [
             CompactionOptions { trigger_tombstones: 0, ..CompactionOptions::default() },
             CompactionOptions { trigger_deleted_share: 0.0, ..CompactionOptions::default() },

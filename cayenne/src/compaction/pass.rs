@@ -69,7 +69,7 @@ impl Partition {
     /// Of the disk, the encoder, of [`resources`](CompactionResources) too small to sort with, and [`Error::ReadOnly`]. Passes
     /// before the failed one stay, the failed one leaves nothing behind.
     pub async fn compact(&self, resources: &CompactionResources) -> Result<CompactionReport> {
-        let options = self.inner.options.compaction.clone().checked()?;
+        let options = self.inner.tuning().compaction.clone().checked()?;
         let mut report = CompactionReport::default();
         for _ in 0..options.max_levels {
             if !self.compact_once(resources, &mut report, |files, table| policy::pick(files, table, &options)).await? {
@@ -127,7 +127,7 @@ impl Partition {
         let schema = &pin.view().schema;
         let mut stored = DataSummary::empty(schema.columns());
         picked.iter().for_each(|entry| stored.merge(entry.summary()));
-        let options = &self.inner.options;
+        let options = self.inner.tuning();
         let writing = WriteOptions { compression: options.compaction.compression, ..WriteOptions::default() };
         // Before sorting takes what is left. The pool of writers is not for this.
         let _encoder = encoder_memory::reserve(resources.memory_pool(), &self.inner.place, &schema.logical)?;
@@ -186,12 +186,12 @@ impl Partition {
     }
 
     fn table_facts(&self) -> TableFacts {
-        let options = &self.inner.options;
+        let options = self.inner.tuning();
         TableFacts {
             keyless: self.inner.keyed.is_none(),
             ordered: options.row_order.is_sorting(),
             target_bytes: options.target_file_bytes,
-            now_ms: options.clock.now_ms(),
+            now_ms: self.inner.options.clock.now_ms(),
         }
     }
 }

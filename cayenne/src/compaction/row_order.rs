@@ -17,6 +17,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use super::hilbert;
 use super::scale::{Scale, can_scale};
 use crate::error::{Error, Result};
+use crate::schema::TableSchema;
 use crate::stats::DataSummary;
 
 /// The order of rows inside rewritten files.
@@ -79,6 +80,22 @@ impl RowOrder {
             return refuse(format!("at most {} columns can be named", hilbert::MAX_DIMENSIONS));
         }
         Ok(())
+    }
+
+    /// The same order after a change of the columns: columns that have other names in `after` than in `before` are named anew.
+    pub(crate) fn follow(&self, before: &TableSchema, after: &TableSchema) -> Self {
+        let renamed = |columns: &[String]| -> Vec<String> {
+            let new_name = |name: &String| {
+                let stored = before.stored.field(before.logical.index_of(name).ok()?).name();
+                Some(after.logical.field(after.stored.index_of(stored).ok()?).name().clone())
+            };
+            columns.iter().map(|name| new_name(name).unwrap_or_else(|| name.clone())).collect()
+        };
+        match self {
+            RowOrder::Arrival => RowOrder::Arrival,
+            RowOrder::Sorted(columns) => RowOrder::Sorted(renamed(columns)),
+            RowOrder::Clustered(columns) => RowOrder::Clustered(renamed(columns)),
+        }
     }
 
     /// Whether rows have to be moved.

@@ -24,7 +24,7 @@ impl Partition {
     pub(crate) fn carries_deletes(&self) -> bool {
         let inner = &self.inner;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let (bytes, target) = (self.summary().bytes, inner.options.target_file_bytes);
+        let (bytes, target) = (self.summary().bytes, inner.tuning().target_file_bytes);
         inner.settings.deletion_mode.goes_by_key(inner.keyed.is_some(), bytes, target, cpus)
     }
 }

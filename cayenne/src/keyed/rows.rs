@@ -96,7 +96,7 @@ impl KeyedRows {
         let spec = keyed.spec(schema)?;
         let deletes = OrderedDeletes { keys: KeyStore::new(keyed.encoder.encoding()), after: Vec::new() };
         let collected = Some(CollectedKeys::new(keyed, rule));
-        Ok(Self { spec, rule, collected, deletes, arrived: 0, budget: keyed.budget })
+        Ok(Self { spec, rule, collected, deletes, arrived: 0, budget: keyed.budget() })
     }
 
     /// Refuses rows without a whole key.

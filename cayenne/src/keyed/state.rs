@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::record_batch::RecordBatch;
@@ -30,7 +31,7 @@ pub(crate) struct Keyed {
     pub(crate) timed: bool,
     pub(crate) encoder: KeyEncoder,
     /// Bytes for the index, and for the keys of each write.
-    pub(crate) budget: usize,
+    budget: AtomicUsize,
     /// Held from the moment at which stored rows are looked up until what follows from it is committed.
     commits: Arc<tokio::sync::Mutex<()>>,
     index: Mutex<Indexed>,
@@ -40,6 +41,8 @@ pub(crate) struct Keyed {
 /// a new index knows nothing and every way in which files come needs no care of its own.
 pub(crate) struct Indexed {
     pub(crate) index: KeyIndex,
+    /// Bytes that it was made for.
+    budget: usize,
     covered: HashSet<Uuid>,
     /// The generation whose visible rows are all in it, with no others in their place.
     generation: Option<u64>,
@@ -55,7 +58,17 @@ impl Keyed {
         let encoder = KeyEncoder::new(&spec, &schema.stored)?;
         let timed = spec.time.is_some();
         let index = Mutex::new(Indexed::new(timed, &encoder, budget));
+        let budget = AtomicUsize::new(budget);
         Ok(Some(Self { settings: settings.clone(), timed, encoder, budget, commits: Arc::default(), index }))
+    }
+
+    pub(crate) fn budget(&self) -> usize {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// Bytes from now on. The index is made anew with the next commit, before it is asked.
+    pub(crate) fn set_budget(&self, bytes: usize) {
+        self.budget.store(bytes, Ordering::Relaxed);
     }
 
     /// Where the columns of the key are in rows of a schema of the table.
@@ -116,8 +129,9 @@ impl Keyed {
     /// the pinned version is the newest one.
     pub(crate) async fn cover(&self, pin: &PinnedVersion, _guard: &CommitGuard) -> Result<()> {
         let missing: Vec<VisibleFile> = self.with_index(|indexed| {
-            if indexed.index.is_stale(pin.files().len(), pin.summary().rows) {
-                *indexed = Indexed::new(self.timed, &self.encoder, self.budget);
+            let budget = self.budget();
+            if indexed.budget != budget || indexed.index.is_stale(pin.files().len(), pin.summary().rows) {
+                *indexed = Indexed::new(self.timed, &self.encoder, budget);
             }
             pin.files().iter().filter(|entry| !indexed.covered.contains(&entry.file.id)).cloned().collect()
         });
@@ -174,7 +188,7 @@ impl Keyed {
 impl Indexed {
     fn new(timed: bool, encoder: &KeyEncoder, budget: usize) -> Self {
         let index = KeyIndex::new(encoder.encoding(), timed, budget);
-        Self { index, covered: HashSet::new(), generation: None }
+        Self { index, budget, covered: HashSet::new(), generation: None }
     }
 
     /// Whether what is found is true of the pinned version.

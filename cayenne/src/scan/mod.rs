@@ -41,6 +41,7 @@ use datafusion::physical_expr::{
 };
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
+use datafusion::physical_plan::metrics::MetricBuilder;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning, SortOrderPushdownResult};
 use uuid::Uuid;
 use vortex_datafusion::VortexSource;
@@ -55,7 +56,7 @@ use crate::stats::DataSummary;
 use convert::ExactConverter;
 use evolve::{FileAdapters, over_files, under_table_names};
 use reader::{LocalReaderFactory, PinnedFile};
-use source::{CayenneSource, Pruning};
+use source::{CayenneSource, Pruning, Stored};
 
 /// What to read.
 #[derive(Debug, Clone)]
@@ -122,17 +123,19 @@ pub(crate) fn scan_files(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let predicates = Predicates::split(&request.predicates);
     let keep = prune::prune(&files, &predicates.exact, &table.logical)?;
+    let stored = stored(&files, &keep);
     let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
     let by_key: Option<u64> = files.iter().map(PinnedFile::selected_rows).sum();
-    let pruning = Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0) };
+    let pruning = Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0), stored };
     // Rows that are missing here would make a wrong answer about the table.
     let partial = pruning.pruned > 0 || files.iter().any(|file| file.selected_rows().is_some());
 
     let cache = pin.inner().options.cache.footers();
     let vortex = VortexSource::new(table_schema(&table.stored, request.row_ids), read_session().clone())
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
-        .with_vortex_reader_factory(Arc::new(LocalReaderFactory))
         .with_file_metadata_cache(cache);
+    let bytes_read = MetricBuilder::new(vortex.metrics()).global_counter("bytes_read");
+    let vortex = vortex.with_vortex_reader_factory(Arc::new(LocalReaderFactory { bytes_read }));
     let vortex: Arc<dyn FileSource> = Arc::new(vortex);
     let vortex = if request.in_order { in_order(&vortex)? } else { vortex };
     let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(vortex, pruning));
@@ -201,6 +204,22 @@ pub(crate) fn scan_files(
             Ok(Arc::new(filter))
         }
     }
+}
+
+/// What files hold, by whether they are kept.
+fn stored(files: &[PinnedFile], keep: &[bool]) -> Stored {
+    let mut stored = Stored::default();
+    for (file, keep) in files.iter().zip(keep) {
+        let summary = &file.entry.file.summary;
+        stored.rows += summary.rows;
+        if *keep {
+            stored.rows_deleted += file.entry.deleted_rows();
+            stored.bytes += summary.bytes;
+        } else {
+            stored.rows_pruned += summary.rows;
+        }
+    }
+    stored
 }
 
 /// Vortex gives rows in their order if it is asked for a sort order that the files are said to have; which one does not matter.

@@ -6,15 +6,18 @@ use chrono::DateTime;
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::Result as DFResult;
+use datafusion::physical_plan::metrics::Count;
+use futures::future::BoxFuture;
 use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
 use roaring::RoaringTreemap;
+use vortex::array::buffer::BufferHandle;
 use vortex::array::memory::MemorySessionExt;
-use vortex::buffer::Buffer;
+use vortex::buffer::{Alignment, Buffer};
 use vortex::error::VortexResult;
-use vortex::io::VortexReadAt;
 use vortex::io::session::RuntimeSessionExt;
 use vortex::io::std_file::FileReadAt;
+use vortex::io::{CoalesceConfig, VortexReadAt};
 use vortex::scan::selection::Selection;
 use vortex::scan::strict_sorted_buffer::StrictSortedBuffer;
 use vortex::session::VortexSession;
@@ -90,7 +93,44 @@ fn positions(rows: &RoaringTreemap) -> VortexResult<StrictSortedBuffer<u64>> {
 
 /// Opens the file that the extension names, with positional reads on blocking threads. No object store is involved.
 #[derive(Debug)]
-pub(crate) struct LocalReaderFactory;
+pub(crate) struct LocalReaderFactory {
+    /// Counts what is read of files.
+    pub(crate) bytes_read: Count,
+}
+
+/// Counts the bytes that are asked of a reader.
+struct CountedReads<R> {
+    reader: R,
+    bytes: Count,
+}
+
+impl<R: VortexReadAt> VortexReadAt for CountedReads<R> {
+    fn uri(&self) -> Option<&Arc<str>> {
+        self.reader.uri()
+    }
+
+    fn coalesce_config(&self) -> Option<CoalesceConfig> {
+        self.reader.coalesce_config()
+    }
+
+    fn concurrency(&self) -> usize {
+        self.reader.concurrency()
+    }
+
+    fn size(&self) -> BoxFuture<'static, VortexResult<u64>> {
+        self.reader.size()
+    }
+
+    fn read_at(
+        &self,
+        offset: u64,
+        length: usize,
+        alignment: Alignment,
+    ) -> BoxFuture<'static, VortexResult<BufferHandle>> {
+        self.bytes.add(length);
+        self.reader.read_at(offset, length, alignment)
+    }
+}
 
 impl VortexReaderFactory for LocalReaderFactory {
     fn create_reader(&self, file: &PartitionedFile, session: &VortexSession) -> DFResult<Arc<dyn VortexReadAt>> {
@@ -107,6 +147,6 @@ impl VortexReaderFactory for LocalReaderFactory {
                 file: pinned.entry.file.name.clone(),
                 source: Box::new(source),
             })?;
-        Ok(Arc::new(reader))
+        Ok(Arc::new(CountedReads { reader, bytes: self.bytes_read.clone() }))
     }
 }

@@ -29,10 +29,32 @@ pub(crate) struct Pruning {
     pub(crate) pruned: usize,
     /// How many rows are read, if the primary key says which.
     pub(crate) rows_by_key: Option<u64>,
+    /// What the files hold.
+    pub(crate) stored: Stored,
 }
 
-/// Delegates to Vortex's source. Reports the pruning in `EXPLAIN` and in the metrics `files_total` and `files_pruned`,
-/// and what dynamic filters saved in `file_pieces_skipped`.
+/// What the files of a scan hold, and how much of it was ruled out before anything was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// Rows of all files, deleted ones included.
+    pub(crate) rows: u64,
+    /// Rows of the files that statistics excluded.
+    pub(crate) rows_pruned: u64,
+    /// Deleted rows of the others.
+    pub(crate) rows_deleted: u64,
+    /// Bytes of the others.
+    pub(crate) bytes: u64,
+}
+
+/// Delegates to Vortex's source. Reports the pruning in `EXPLAIN` and in metrics:
+///
+/// | metric | what |
+/// |---|---|
+/// | `files_total`, `files_pruned` | files of the versions, and those that statistics (or the primary key) excluded |
+/// | `rows_total`, `rows_pruned` | their rows |
+/// | `rows_deleted` | rows of the other files that are deleted, and left out by position |
+/// | `bytes_total`, `bytes_read` | of the other files, and what was read of them: zones and columns that nobody needs are not |
+/// | `file_pieces_skipped` | pieces of files that dynamic filters excluded |
 #[derive(Clone)]
 pub(crate) struct CayenneSource {
     vortex: Arc<dyn FileSource>,
@@ -41,7 +63,16 @@ pub(crate) struct CayenneSource {
 
 impl CayenneSource {
     pub(crate) fn new(vortex: Arc<dyn FileSource>, pruning: Pruning) -> Self {
-        for (name, count) in [("files_total", pruning.total), ("files_pruned", pruning.pruned)] {
+        let Pruning { total, pruned, stored, .. } = pruning;
+        let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        for (name, count) in [
+            ("files_total", total),
+            ("files_pruned", pruned),
+            ("rows_total", number(stored.rows)),
+            ("rows_pruned", number(stored.rows_pruned)),
+            ("rows_deleted", number(stored.rows_deleted)),
+            ("bytes_total", number(stored.bytes)),
+        ] {
             MetricBuilder::new(vortex.metrics()).global_counter(name).add(count);
         }
         Self { vortex, pruning }
@@ -166,7 +197,7 @@ impl FileSource for CayenneSource {
     }
 
     fn fmt_extra(&self, format: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
-        let Pruning { total, pruned, rows_by_key } = self.pruning;
+        let Pruning { total, pruned, rows_by_key, .. } = self.pruning;
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, ", files_total={total}, files_pruned={pruned}")?;

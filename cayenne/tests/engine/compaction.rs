@@ -13,6 +13,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::harness::*;
 
@@ -334,10 +335,10 @@ async fn the_runner_looks_after_open_partitions_on_its_own_threads() {
     }
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let threads = Arc::new(Threads::default());
-    let options = PartitionOptions { failpoints: Some(threads.clone()), ..eager() };
+    let mut options = PartitionOptions { failpoints: Some(threads.clone()), ..eager() };
+    options.compaction.interval = Some(Duration::from_millis(20));
     let partitions = [numbered(&first, options.clone(), 4, 500).await, numbered(&second, options, 4, 500).await];
     let runner = CompactionRunner::start(CompactionRunnerOptions {
-        interval: Some(Duration::from_millis(20)),
         memory_bytes: 32 << 20,
         ..CompactionRunnerOptions::default()
     })
@@ -373,4 +374,58 @@ async fn the_runner_looks_after_open_partitions_on_its_own_threads() {
         }
     }
     panic!("the runner keeps the partition open");
+}
+
+#[tokio::test]
+async fn a_partition_without_an_interval_is_looked_at_when_it_was_written() {
+    let dir = TempDir::new().unwrap();
+    let mut options = eager();
+    options.compaction.interval = None;
+    let partition = numbered(&dir, options, 4, 500).await;
+    let runner = CompactionRunner::start(CompactionRunnerOptions::default()).unwrap();
+    runner.add(&partition);
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(runner.stats().runs, 0);
+    runner.written(&partition);
+    for _ in 0..1_000 {
+        if runner.stats().done.passes == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((partition.summary().files, runner.stats().done.files_in), (1, 4));
+
+    // On demand, and under options that came later. The version is the one that the writes made.
+    partition
+        .tune(Tuning { row_order: RowOrder::Sorted(vec!["name".to_owned()]), ..partition.tuning().as_ref().clone() })
+        .unwrap();
+    put(&partition, WriteMode::Append, &[numbers(2_000, 2_500)]).await;
+    let version = partition.version();
+    let report = runner.compact_all(&partition).await.unwrap();
+    assert_eq!((report.files_in, report.files_out, report.rows), (2, 1, 2_500));
+    assert_eq!(partition.version(), version);
+    assert_eq!(ids(&partition, None).await, (0..2_500).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn options_of_an_open_partition_are_checked_and_follow_its_columns() {
+    let dir = TempDir::new().unwrap();
+    let partition = numbered(&dir, eager(), 2, 100).await;
+    let with = |columns: &[&str]| Tuning {
+        row_order: RowOrder::Sorted(columns.iter().map(|name| (*name).to_owned()).collect()),
+        ..partition.tuning().as_ref().clone()
+    };
+    assert!(matches!(partition.tune(with(&["nothing"])), Err(Error::BadOption { .. })));
+    assert_eq!(partition.tuning().row_order, RowOrder::Arrival);
+    partition.tune(with(&["name", "id"])).unwrap();
+
+    let id = Uuid::new_v4();
+    let rename = SchemaChange::Rename { path: vec!["name".to_owned()], to: "title".to_owned() };
+    partition.alter(id, rename).await.unwrap();
+    partition.publish(id, partition.version() + 1).await.unwrap();
+    assert_eq!(partition.tuning().row_order, RowOrder::Sorted(vec!["title".to_owned(), "id".to_owned()]));
+    partition.compact_all(&CompactionResources::new(32 << 20, None).unwrap()).await.unwrap();
+    assert_eq!(partition.summary().files, 1);
+    let drop = SchemaChange::Drop { path: vec!["title".to_owned()] };
+    assert!(matches!(partition.alter(Uuid::new_v4(), drop).await, Err(Error::SchemaChangeRefused { .. })));
 }

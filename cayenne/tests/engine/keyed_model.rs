@@ -396,11 +396,7 @@ impl World {
         self.next_name += 1;
         let (change, allowed) = match self.random.below(4) {
             0 => (SchemaChange::Add { parent: vec![], field: extra_column(self.next_name), default: None }, true),
-            1 => {
-                // Rows are put in the order of a column, which has to stay.
-                let allowed = base != "value" || self.options.row_order == RowOrder::Arrival;
-                (SchemaChange::Rename { path, to: format!("{base}{}", self.next_name) }, allowed)
-            }
+            1 => (SchemaChange::Rename { path, to: format!("{base}{}", self.next_name) }, true),
             2 if base == "extra" || is_key || is_time => (SchemaChange::Drop { path }, base == "extra"),
             3 if base == "extra" && field.data_type() == &DataType::Int32 => {
                 (SchemaChange::Widen { path, to: DataType::Int64 }, true)
@@ -412,7 +408,11 @@ impl World {
         };
         let id = Uuid::new_v4();
         match partition.alter(id, change.clone()).await {
-            Ok(()) if allowed => partition.publish(id, partition.version() + 1).await.unwrap(),
+            Ok(()) if allowed => {
+                partition.publish(id, partition.version() + 1).await.unwrap();
+                // Rows are put in the order of a column, whatever it is called.
+                self.options.row_order = partition.tuning().row_order.clone();
+            }
             Err(Error::SchemaChangeRefused { .. }) if !allowed => {}
             result => panic!("{result:?}: {change:?}"),
         }

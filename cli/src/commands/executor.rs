@@ -7,7 +7,7 @@ use std::{
 use ancho_executor::{Executor, ExecutorOptions};
 
 use super::server;
-use crate::values::{bytes, http_url};
+use crate::values::{bytes, fraction, http_url};
 
 /// Options of an executor.
 #[derive(Debug, clap::Args)]
@@ -37,9 +37,22 @@ pub struct Args {
     /// Streams per task of a plan; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     streams: Option<u32>,
-    /// Memory for queries, as 4GiB
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    /// Memory for queries, writes and compaction together, as 4GiB (the default)
+    #[arg(long, visible_alias = "memory-limit", value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
+    /// Share of the memory that is compaction's, from 0.05 to 0.5
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.2, value_parser = fraction)]
+    compaction_memory_fraction: f64,
+    /// Partitions that are compacted at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    compaction_threads: u32,
+    /// Memory for footers of data files, beside the other memory
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = bytes)]
+    footer_cache: u64,
+    /// Space that writes leave free on the disk of the data directory: with less no rows are taken in, and reads go on; by
+    /// default a twentieth of the disk, at most 1GiB
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    disk_reserve: Option<u64>,
     /// Port for Prometheus: /metrics, at the address it listens on; without it nothing is served
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
@@ -70,6 +83,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     options.advertise_url = args.advertise_url;
     options.streams = args.streams.unwrap_or(options.streams);
     options.memory_bytes = args.memory.unwrap_or(options.memory_bytes);
+    options.compaction_memory_fraction = args.compaction_memory_fraction;
+    options.compaction_threads = usize::try_from(args.compaction_threads)?;
+    options.footer_cache_bytes = args.footer_cache;
+    options.disk_reserve_bytes = args.disk_reserve;
     let handle = Executor::start(options).await?;
     let metrics = handle.metrics_address().map(|at| format!(", metrics http://{at}/metrics")).unwrap_or_default();
     let line = format!("executor ready: {} at {}{metrics}", handle.id(), handle.url());

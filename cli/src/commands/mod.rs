@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod demo;
 pub mod down;
 pub mod executor;
+pub mod partition;
 pub mod scheduler;
 mod server;
 pub mod sql;
@@ -32,6 +33,9 @@ pub enum Command {
     /// Look at a cluster
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Look after partitions
+    #[command(subcommand)]
+    Partition(partition::PartitionCommand),
     /// Measure a cluster
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -62,6 +66,7 @@ impl Command {
             Self::Sql(args) => sql::run(args).await,
             Self::Apply(args) => apply::run(args).await,
             Self::Cluster(command) => cluster::run(command).await,
+            Self::Partition(command) => partition::run(command).await,
             Self::Bench(command) => bench::run(command).await,
         }
     }

@@ -1,5 +1,5 @@
 //! What an executor offers to the scans that reach it.
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -9,6 +9,9 @@ use crate::{
     error::Result,
     ids::{PartitionId, WriteId},
 };
+
+/// How long owners keep a version that a newer one has superseded.
+pub const VERSION_RETENTION: Duration = Duration::from_secs(600);
 
 /// A partition at the version that a query reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -390,6 +390,29 @@ impl CayenneScanExec {
     }
 }
 
+/// Metrics of the storage engine that say how much of what is stored was read.
+const READING: [&str; 8] = [
+    "files_total",
+    "files_pruned",
+    "file_pieces_skipped",
+    "rows_total",
+    "rows_pruned",
+    "rows_deleted",
+    "bytes_total",
+    "bytes_read",
+];
+
+/// Takes over what the leaves of the engine's plan say about reading.
+fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
+    for child in plan.children() {
+        add_reading(child.as_ref(), metrics);
+    }
+    if plan.children().is_empty() {
+        let leaf = plan.metrics().unwrap_or_default();
+        leaf.iter().filter(|metric| READING.contains(&metric.value().name())).for_each(|m| metrics.push(Arc::clone(m)));
+    }
+}
+
 /// Stream of each partition: a function of its bucket and of what all scans of the query share, so that a bucket is read
 /// by the same stream in every scan. Where buckets are dealt out in turn, neighbours on an executor get different streams.
 fn bucket_streams(partitions: &[&PlacedPartition], slots: &[Slot], streams: usize) -> Vec<usize> {
@@ -492,7 +515,11 @@ impl ExecutionPlan for CayenneScanExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        let mut metrics = self.metrics.clone_inner();
+        if let Some(reading) = self.local.get() {
+            add_reading(reading.as_ref(), &mut metrics);
+        }
+        Some(metrics)
     }
 
     fn statistics_from_inputs(&self, _: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {

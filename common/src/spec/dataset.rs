@@ -1,10 +1,13 @@
 //! One dataset: a table that mirrors a source.
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_norway::Value;
 
 use super::{
     acceleration::AccelerationSpec,
     fields::{Fields, KeyPath, Problems},
+    settings::TIME_COLUMN,
     source::SourceSpec,
 };
 
@@ -18,6 +21,9 @@ pub struct DatasetSpec {
     pub description: Option<String>,
     /// Where the rows come from.
     pub source: SourceSpec,
+    /// The column that says which of several rows of a key is the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_column: Option<String>,
     /// How they are stored and spread.
     pub acceleration: AccelerationSpec,
 }
@@ -38,7 +44,6 @@ const NOT_YET: &[&str] = &[
     "on_schema_change",
     "ready_state",
     "replication",
-    "time_column",
     "time_format",
     "time_partition_column",
     "time_partition_format",
@@ -62,6 +67,14 @@ impl DatasetSpec {
         serde_json::from_str(text)
     }
 
+    /// The parameters of its table: those of the engine, and the time column.
+    #[must_use]
+    pub fn table_params(&self) -> BTreeMap<String, String> {
+        let mut params = self.acceleration.params.clone();
+        params.extend(self.time_column.iter().map(|column| (TIME_COLUMN.to_owned(), column.clone())));
+        params
+    }
+
     pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> Option<Self> {
         let mut fields = Fields::open(path.clone(), value, "a dataset", problems)?;
         let name = read_name(&mut fields, problems);
@@ -79,8 +92,9 @@ impl DatasetSpec {
                 None
             }
         };
+        let time_column = fields.text("time_column", problems).map(|(_, column)| column.trim().to_owned());
         fields.finish(NOT_YET, problems);
-        Some(Self { name: name?, description, source: source?, acceleration: acceleration? })
+        Some(Self { time_column, name: name?, description, source: source?, acceleration: acceleration? })
     }
 }
 

@@ -24,20 +24,28 @@ const BOOLEAN: &[&str] = &["true", "false"];
 const AUTO: &[&str] = &["auto"];
 const PLACED_BY_EXECUTORS: &str = "executors keep partitions below their own data directory: remove it";
 const ENGINE_WIDE: &str = "this is a setting of the whole engine, not of one dataset: remove it";
+const FOOTER_CACHE: &str = "executors have one cache for all tables: remove it, and start them with --footer-cache";
+const SEGMENT_CACHE: &str = "columns are kept by the system's page cache and by no cache of the engine: remove it";
+const COMPACTION_SHARE: &str = "compaction has one share of an executor's memory: remove it, and start executors with --compaction-memory-fraction";
+const RENAMED_CLUSTERING: &str = "this parameter is withdrawn: write `cayenne_cluster_by`";
 
 const RULES: &[(&str, Rule)] = &[
     ("cayenne_bake_deletion_index_trigger", Rule::Number(1, &[])),
+    ("cayenne_cluster_by", Rule::Columns),
+    ("cayenne_compaction_background_interval_ms", Rule::Number(0, &[])),
     ("cayenne_compaction_max_files_per_pick", Rule::Number(1, &[])),
     ("cayenne_compaction_max_levels", Rule::Number(1, &[])),
+    ("cayenne_compaction_memory_fraction", Rule::Refused(COMPACTION_SHARE)),
     ("cayenne_compaction_trigger_files", Rule::Number(1, &[])),
     ("cayenne_compaction_trigger_protected_snapshots", Rule::Number(1, &[])),
     ("cayenne_compaction_trigger_snapshot_age_ms", Rule::Number(0, &[])),
     ("cayenne_compression_strategy", Rule::Word(&["btrblocks", "zstd"])),
+    ("cayenne_datalake_clustering_columns", Rule::Refused(RENAMED_CLUSTERING)),
     ("cayenne_deletion_mode", Rule::Word(&["auto", "key", "position"])),
     ("cayenne_delta_encoding", Rule::AtMost(10, AUTO)),
     ("cayenne_file_path", Rule::Refused(PLACED_BY_EXECUTORS)),
     ("cayenne_filter_propagation", Rule::Refused(ENGINE_WIDE)),
-    ("cayenne_footer_cache_mb", Rule::Refused(ENGINE_WIDE)),
+    ("cayenne_footer_cache_mb", Rule::Refused(FOOTER_CACHE)),
     ("cayenne_force_view_types", Rule::Word(BOOLEAN)),
     ("cayenne_metadata_dir", Rule::Refused(PLACED_BY_EXECUTORS)),
     ("cayenne_metastore", Rule::Word(&["sqlite"])),
@@ -45,7 +53,7 @@ const RULES: &[(&str, Rule)] = &[
     ("cayenne_pk_conflict_detection", Rule::Word(&["auto", "none"])),
     ("cayenne_pk_keyset_cache_mb", Rule::Number(0, AUTO)),
     ("cayenne_scan_concurrency", Rule::Number(0, &["auto", "off", "disabled", "none"])),
-    ("cayenne_segment_cache_mb", Rule::Refused(ENGINE_WIDE)),
+    ("cayenne_segment_cache_mb", Rule::Refused(SEGMENT_CACHE)),
     ("cayenne_shard_key_columns", Rule::Columns),
     ("cayenne_sort_columns", Rule::Columns),
     ("cayenne_target_file_size_mb", Rule::Number(1, AUTO)),
@@ -65,22 +73,32 @@ const SPELLINGS: [(&str, &str); 3] = [
 ];
 
 /// Families of parameters that the format knows and Ancho does not offer yet.
-const NOT_YET: [&str; 6] =
-    ["cayenne_s3_", "cayenne_datalake_", "cayenne_cluster_by", "cayenne_cdc_", "cayenne_metastore_", "cayenne_sort_"];
+const NOT_YET: [&str; 5] = ["cayenne_s3_", "cayenne_datalake_", "cayenne_cdc_", "cayenne_metastore_", "cayenne_sort_"];
 
 /// The parameters that change what the engine does. The others are understood, and refused rather than ignored.
-const IN_EFFECT: [&str; 6] = [
+const IN_EFFECT: [&str; 18] = [
+    "cayenne_cluster_by",
+    "cayenne_compaction_background_interval_ms",
+    "cayenne_compaction_max_files_per_pick",
+    "cayenne_compaction_max_levels",
+    "cayenne_compaction_trigger_files",
+    "cayenne_compaction_trigger_protected_snapshots",
+    "cayenne_compaction_trigger_snapshot_age_ms",
     "cayenne_compression_strategy",
     "cayenne_deletion_mode",
     "cayenne_metastore",
     "cayenne_pk_conflict_detection",
+    "cayenne_pk_keyset_cache_mb",
+    "cayenne_sort_columns",
     "cayenne_target_file_size_mb",
+    "cayenne_unsupported_type_action",
     "pk_conflict_detection",
+    "sort_columns",
+    "unsupported_type_action",
 ];
 
-/// Values of other parameters that ask for what the engine does anyway.
-const SAME_AS_BUILT: [(&str, &str); 2] =
-    [("cayenne_unsupported_type_action", "error"), ("unsupported_type_action", "error")];
+/// The table option that datasets have as a key of their own.
+pub const TIME_COLUMN: &str = "time_column";
 
 /// Largest number that a parameter takes: it fits every integer type that reads it.
 const LARGEST: u64 = i64::MAX as u64;
@@ -91,18 +109,81 @@ const LARGEST: u64 = i64::MAX as u64;
 /// Says why not, and what to write.
 pub fn check_param(name: &str, value: &str) -> Result<(), String> {
     match RULES.iter().find(|(known, _)| *known == name) {
-        Some((_, rule)) => check(rule, value.trim()).and_then(|()| check_offered(name, value.trim())),
+        Some((_, rule)) => check(rule, value.trim()).and_then(|()| check_offered(name)),
         None => Err(unknown(name)),
     }
 }
 
-fn check_offered(name: &str, value: &str) -> Result<(), String> {
-    if IN_EFFECT.contains(&name) || SAME_AS_BUILT.contains(&(name, value)) {
-        return Ok(());
+fn check_offered(name: &str) -> Result<(), String> {
+    if IN_EFFECT.contains(&name) { Ok(()) } else { Err(NOT_OFFERED.to_owned()) }
+}
+
+/// As [`check_param`], of an option in `CREATE TABLE … WITH (…)`, which are these parameters and the time column.
+///
+/// # Errors
+/// Says why not, and what to write.
+pub fn check_table_option(name: &str, value: &str) -> Result<(), String> {
+    match name {
+        TIME_COLUMN if value.trim().is_empty() => Err("write the name of a column".to_owned()),
+        TIME_COLUMN => Ok(()),
+        other => check_param(other, value),
     }
-    match SAME_AS_BUILT.iter().find(|(known, _)| *known == name) {
-        Some((_, built)) => Err(format!("only `{built}` is offered by this version: write it or remove the parameter")),
-        None => Err(NOT_OFFERED.to_owned()),
+}
+
+/// What is wrong with parameters that are each in order: the parameter to change, and why.
+#[must_use]
+pub fn contradictions(params: &BTreeMap<String, String>) -> Vec<(&'static str, String)> {
+    let twice = SPELLINGS.iter().filter_map(|(long, short)| match (params.get(*long), params.get(*short)) {
+        (Some(a), Some(b)) if a != b => {
+            Some((*short, format!("`{b}` contradicts `{long}: {a}`, which is the same setting: keep one of them")))
+        }
+        _ => None,
+    });
+    let both = (!sort_columns(params).is_empty() && !cluster_columns(params).is_empty())
+        .then(|| ("cayenne_cluster_by", "it cannot be combined with `sort_columns`: remove one of them".to_owned()));
+    twice.chain(both).collect()
+}
+
+/// The columns that compaction sorts rows by.
+#[must_use]
+pub fn sort_columns(params: &BTreeMap<String, String>) -> Vec<String> {
+    columns(params.get("cayenne_sort_columns").or_else(|| params.get("sort_columns")))
+}
+
+/// The columns that compaction clusters rows by.
+#[must_use]
+pub fn cluster_columns(params: &BTreeMap<String, String>) -> Vec<String> {
+    columns(params.get("cayenne_cluster_by"))
+}
+
+fn columns(list: Option<&String>) -> Vec<String> {
+    list.map(|list| list.split(',').map(|name| name.trim().to_owned()).collect()).unwrap_or_default()
+}
+
+/// What becomes of columns whose type cannot be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnsupportedTypeAction {
+    /// The table is refused.
+    Error,
+    /// Their values are stored as text.
+    String,
+    /// They are left out, and the log says so.
+    Warn,
+    /// They are left out.
+    Ignore,
+}
+
+impl UnsupportedTypeAction {
+    /// What the parameters ask for.
+    #[must_use]
+    pub fn of(params: &BTreeMap<String, String>) -> Self {
+        let given = params.get("cayenne_unsupported_type_action").or_else(|| params.get("unsupported_type_action"));
+        match given.map(String::as_str) {
+            Some("string") => Self::String,
+            Some("warn") => Self::Warn,
+            Some("ignore") => Self::Ignore,
+            _ => Self::Error,
+        }
     }
 }
 
@@ -128,14 +209,8 @@ pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> BT
         }
         given.insert(key, text.trim().to_owned());
     }
-    for (long, short) in SPELLINGS {
-        match (given.get(long), given.get(short)) {
-            (Some(a), Some(b)) if a != b => {
-                let message = format!("`{b}` contradicts `{long}: {a}`, which is the same setting: keep one of them");
-                problems.add(&path.key(short), message);
-            }
-            _ => {}
-        }
+    for (name, message) in contradictions(&given) {
+        problems.add(&path.key(name), message);
     }
     params
 }
@@ -143,6 +218,9 @@ pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> BT
 fn unknown(key: &str) -> String {
     if NOT_YET.iter().any(|family| key.starts_with(family)) {
         return NOT_OFFERED.to_owned();
+    }
+    if key == TIME_COLUMN {
+        return "it belongs to the dataset itself: write it beside `name`".to_owned();
     }
     match nearest(key, RULES.iter().map(|(name, _)| *name)) {
         Some(near) => format!("unknown parameter; did you mean `{near}`?"),

@@ -158,6 +158,14 @@ fn values_of_engine_parameters_are_checked() {
         ("pk_conflict_detection", "maybe", "none"),
         ("cayenne_deletion_mode", "row", "key"),
         ("cayenne_metastore", "turso", "sqlite"),
+        ("sort_columns", "'a,,b'", "'a, b'"),
+        ("cayenne_cluster_by", "','", "a"),
+        ("cayenne_unsupported_type_action", "drop", "string"),
+        ("cayenne_pk_keyset_cache_mb", "-1", "auto"),
+        ("cayenne_compaction_trigger_files", "0", "1"),
+        ("cayenne_compaction_max_levels", "0", "3"),
+        ("cayenne_compaction_background_interval_ms", "soon", "0"),
+        ("cayenne_compaction_trigger_snapshot_age_ms", "-1", "0"),
     ] {
         problem(key, wrong);
         assert_eq!(problems(&with("description: x", &format!("params: {{{key}: {right}}}"))), [""; 0], "{key}");
@@ -167,17 +175,35 @@ fn values_of_engine_parameters_are_checked() {
         ("cayenne_delta_encoding", "11", "10"),
         ("cayenne_scan_concurrency", "many", "off"),
         ("cayenne_force_view_types", "yes", "true"),
-        ("sort_columns", "'a,,b'", "'a, b'"),
     ] {
         assert!(!problem(key, wrong).contains("not offered"));
         assert!(problem(key, right).contains("not offered by this version"));
     }
-    assert!(problem("cayenne_unsupported_type_action", "string").contains("only `error` is offered"));
     let both = problems(&with("description: x", "params: {sort_columns: a, cayenne_sort_columns: b}"));
     assert!(both.iter().any(|text| text.contains("contradicts")), "{both:?}");
 
-    let text = only_problem(&with("description: x", "params: {cayenne_file_path: /tmp}"));
-    assert!(text.contains("data directory"), "{text}");
+    let both = only_problem(&with("description: x", "params: {sort_columns: a, cayenne_cluster_by: b}"));
+    assert!(both.starts_with("datasets[0].acceleration.params.cayenne_cluster_by: "), "{both}");
+    // Known, and not of one dataset: the way out is named.
+    for (key, value, part) in [
+        ("cayenne_file_path", "/tmp", "data directory"),
+        ("cayenne_footer_cache_mb", "64", "--footer-cache"),
+        ("cayenne_segment_cache_mb", "64", "page cache"),
+        ("cayenne_compaction_memory_fraction", "0.2", "--compaction-memory-fraction"),
+        ("cayenne_datalake_clustering_columns", "a", "`cayenne_cluster_by`"),
+        ("time_column", "at", "beside `name`"),
+    ] {
+        assert!(problem(key, value).contains(part));
+    }
+}
+
+#[test]
+fn the_time_column_is_a_parameter_of_the_table() {
+    let spec = ClusterSpec::parse(&with("time_column: at", "params: {sort_columns: a}")).unwrap();
+    let dataset = &spec.datasets[0];
+    let params = dataset.table_params();
+    assert_eq!((params["time_column"].as_str(), params["sort_columns"].as_str()), ("at", "a"));
+    assert_eq!(DatasetSpec::from_definition(&dataset.definition()).unwrap(), *dataset);
 }
 
 #[test]
@@ -268,7 +294,10 @@ fn documents_that_are_no_spec_are_refused() {
 #[test]
 fn parameters_are_checked_one_by_one_for_sql() {
     assert_eq!(settings::check_param("cayenne_target_file_size_mb", "64"), Ok(()));
-    assert!(settings::check_param("sort_columns", "a, b").is_err());
+    assert!(settings::check_param("cayenne_delta_encoding", "3").is_err());
+    assert_eq!(settings::check_table_option("time_column", "at"), Ok(()));
+    assert!(settings::check_table_option("time_column", " ").is_err());
+    assert!(settings::check_table_option("sort_columns", ",").is_err());
     assert!(settings::check_param("cayenne_target_file_size_mb", "0").is_err());
     assert!(settings::check_param("colour", "red").is_err());
 }

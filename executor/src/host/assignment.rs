@@ -2,13 +2,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ancho_common::{
+    alter::ColumnChange,
     error::{Error, Result},
     ids::{PartitionId, TableId, WriteId},
     schema,
 };
 use ancho_proto::v1 as proto;
 use arrow::datatypes::SchemaRef;
-use cayenne::{Compression, ConflictDetection, DeletionMode, TableSettings, WriteOptions};
+use cayenne::{TableSettings, WriteOptions};
+
+use super::table_params::{self, TableTuning};
 
 /// One partition to hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,10 +32,14 @@ pub struct Assignment {
     pub schema: SchemaRef,
     /// The latest commits by version: what became of staged writes.
     pub commits: BTreeMap<u64, WriteId>,
+    /// What those of them do that are changes of columns.
+    pub changes: HashMap<WriteId, ColumnChange>,
     /// The primary key, and what the engine parameters of the table say about it.
     pub settings: TableSettings,
     /// How rows are written, after the engine parameters of the table.
     pub write_options: WriteOptions,
+    /// What else these parameters say.
+    pub tuning: TableTuning,
 }
 
 /// One entry of a set.
@@ -97,20 +104,26 @@ fn assignment<'a>(
         .or_insert_with(|| schema::from_ipc(&message.schema))
         .clone()
         .map_err(|e| bad(e.message))?;
+    let mut changes = HashMap::new();
     let commits = message
         .commits
         .iter()
         .map(|commit| {
             let id =
                 WriteId::parse(&commit.write_id).map_err(|e| bad(format!("write id {:?}: {e}", commit.write_id)))?;
+            if !commit.column_change.is_empty() {
+                let change = serde_json::from_str(&commit.column_change)
+                    .map_err(|e| bad(format!("change of columns by {id}: {e}")))?;
+                changes.insert(id, change);
+            }
             Ok((commit.version, id))
         })
         .collect::<Result<_>>()?;
     if message.epoch == 0 {
         return Err(bad("epochs start at 1".into()));
     }
-    let params = params(&message.params).map_err(bad)?;
-    let settings = table_settings(&message.primary_key, &params).map_err(bad)?;
+    let params = table_params::parse(&message.params).map_err(bad)?;
+    let settings = table_params::settings(&message.primary_key, &params).map_err(bad)?;
     Ok(Assignment {
         partition: PartitionId(message.partition_id),
         table_id: TableId(message.table_id),
@@ -120,63 +133,18 @@ fn assignment<'a>(
         version: message.version,
         schema,
         commits,
+        changes,
         settings,
-        write_options: write_options(&params).map_err(bad)?,
+        write_options: table_params::write_options(&params).map_err(bad)?,
+        tuning: table_params::tuning(&params).map_err(bad)?,
     })
-}
-
-/// The primary key and the parameters about it.
-fn table_settings(primary_key: &[String], params: &BTreeMap<String, String>) -> Result<TableSettings, String> {
-    let mut settings = TableSettings { primary_key: primary_key.to_vec(), ..TableSettings::default() };
-    if settings.primary_key.is_empty() {
-        return Ok(settings);
-    }
-    for (name, value) in params {
-        let wrong = || format!("parameter {name} has the value {value:?}, which means nothing here");
-        match name.as_str() {
-            "cayenne_pk_conflict_detection" | "pk_conflict_detection" => {
-                settings.conflict_detection = ConflictDetection::parse(value).ok_or_else(wrong)?;
-            }
-            "cayenne_deletion_mode" => settings.deletion_mode = DeletionMode::parse(value).ok_or_else(wrong)?,
-            _ => {}
-        }
-    }
-    Ok(settings)
-}
-
-/// The parameters that say how files are made. Others are refused before a table is made, or concern others.
-fn write_options(params: &BTreeMap<String, String>) -> Result<WriteOptions, String> {
-    let mut options = WriteOptions::default();
-    let wrong = |name: &str, value: &str| format!("parameter {name} has the value {value:?}, which means nothing here");
-    for (name, value) in params {
-        match name.as_str() {
-            "cayenne_target_file_size_mb" if value != "auto" => {
-                let megabytes = value.parse::<u64>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(name, value))?;
-                options.target_file_bytes = Some(megabytes.saturating_mul(1 << 20));
-            }
-            "cayenne_compression_strategy" => {
-                options.compression = match value.as_str() {
-                    "btrblocks" => Compression::Btrblocks,
-                    "zstd" => Compression::Zstd,
-                    _ => return Err(wrong(name, value)),
-                };
-            }
-            _ => {}
-        }
-    }
-    Ok(options)
-}
-
-fn params(text: &str) -> Result<BTreeMap<String, String>, String> {
-    if text.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    serde_json::from_str(text).map_err(|e| format!("params are not a JSON object of texts: {e}"))
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
+
+    use cayenne::{Compression, ConflictDetection, DeletionMode};
 
     use super::*;
 

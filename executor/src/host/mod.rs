@@ -2,6 +2,7 @@
 //! handed to readers and writers that come with the right epoch and version.
 //!
 //! * [`assignment`] – what the schedulers say, checked on receipt
+//! * `columns` – columns here and those of the table
 //! * `slot` – one partition: on disk, assigned, committed
 //! * [`tenure`] – what the schedulers said of a partition, and what follows: the rules, without disk and clock
 //! * `open` – what is on disk at start
@@ -10,9 +11,13 @@
 //! * `scan` – plans over pinned versions
 //! * `row_names` – names of rows in a scan
 //! * `serve` – the checks before anything is read or written
+//! * `table_params` – what the parameters of a table mean here
+//! * `upkeep` – they are put in force; compaction
+//! * `verify` – what is stored is read again
 //! * `usage` – bytes on disk by kind
 //! * `sweep` – what is left behind goes: unassigned partitions, superseded versions
 pub mod assignment;
+mod columns;
 mod open;
 mod publish;
 mod reconcile;
@@ -22,8 +27,11 @@ mod serve;
 mod slot;
 mod storage_error;
 mod sweep;
+mod table_params;
 pub mod tenure;
+mod upkeep;
 mod usage;
+mod verify;
 
 use std::{
     collections::BTreeMap,
@@ -32,14 +40,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ancho_common::ids::{ExecutorId, PartitionId};
-use cayenne::PartitionOptions;
+use ancho_common::{
+    ids::{ExecutorId, PartitionId},
+    plan::host::VERSION_RETENTION,
+};
+use cayenne::{CompactionRunner, CompactionRunnerOptions, PartitionOptions, Retention};
+use datafusion::execution::memory_pool::MemoryPool;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-pub use self::assignment::{Assignment, Assignments, Wanted};
 use self::slot::Slot;
 pub(crate) use self::storage_error::from_storage;
+pub use self::{
+    assignment::{Assignment, Assignments, Wanted},
+    table_params::TableTuning,
+    verify::verify_directory,
+};
 use crate::session::Lease;
 
 /// Hindrances that are reported. They travel with every beat; when there are more, one cause is behind them all.
@@ -103,6 +119,10 @@ pub struct HostOptions {
     pub version_wait: Duration,
     /// Options of the storage engine.
     pub partitions: PartitionOptions,
+    /// Bytes that the indexes of keys may take together, in tables that set none of their own.
+    pub key_memory_bytes: usize,
+    /// What compaction may use.
+    pub compaction: CompactionRunnerOptions,
 }
 
 impl Default for HostOptions {
@@ -111,7 +131,12 @@ impl Default for HostOptions {
             unassigned_grace: Duration::from_secs(60),
             assignment_wait: Duration::from_secs(10),
             version_wait: Duration::from_secs(2),
-            partitions: PartitionOptions::default(),
+            partitions: PartitionOptions {
+                retention: Retention { versions: 0, grace: VERSION_RETENTION },
+                ..PartitionOptions::default()
+            },
+            key_memory_bytes: 256 << 20,
+            compaction: CompactionRunnerOptions::default(),
         }
     }
 }
@@ -126,6 +151,8 @@ pub struct PartitionHost {
     aside: PathBuf,
     options: HostOptions,
     lease: Arc<Lease>,
+    /// `None` once it has ended.
+    compaction: RwLock<Option<Arc<CompactionRunner>>>,
     slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,
     /// Index of the last set of assignments that was applied; `None` before the first.
     applied: Mutex<Option<u64>>,
@@ -165,6 +192,17 @@ impl PartitionHost {
     #[must_use]
     pub fn partitions(&self) -> Vec<PartitionInfo> {
         self.all_slots().iter().map(|slot| info(slot)).collect()
+    }
+
+    /// Where the memory of writes is accounted.
+    pub(crate) fn memory_pool(&self) -> Option<Arc<dyn MemoryPool>> {
+        self.options.partitions.memory_pool.clone()
+    }
+
+    /// Footers of data files that are kept, and the most bytes that they may take.
+    pub(crate) fn footers(&self) -> (usize, usize) {
+        let cache = &self.options.partitions.cache;
+        (cache.len(), cache.limit_bytes())
     }
 
     fn slot(&self, id: PartitionId) -> Option<Arc<Slot>> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ancho_common::ids::PartitionId;
-use cayenne::Partition;
+use cayenne::{CompactionRunner, Partition};
 use futures::{StreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -43,6 +43,8 @@ impl PartitionHost {
         let aside = data_dir.path().join("aside");
         fs::create_dir_all(&aside).map_err(Error::io("creating", &aside))?;
         let found = list(&dir)?;
+        let compaction = CompactionRunner::start(options.compaction.clone())
+            .map_err(|e| Error::Options(format!("compaction cannot be started: {e}")))?;
         let slots: BTreeMap<PartitionId, Arc<Slot>> = stream::iter(found)
             .map(|(id, path)| {
                 let (dir, options) = (dir.clone(), options.partitions.clone());
@@ -62,6 +64,7 @@ impl PartitionHost {
             aside,
             options,
             lease,
+            compaction: RwLock::new(Some(Arc::new(compaction))),
             slots: RwLock::new(slots),
             applied: Mutex::new(None),
             reconciling: tokio::sync::Mutex::new(()),

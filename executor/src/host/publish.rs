@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use ancho_common::{
+    alter::ColumnChange,
     error::{Error, Result},
     ids::{PartitionId, WriteId},
 };
-use cayenne::Partition;
+use cayenne::{Partition, RowOrder, Tuning};
 use tracing::{info, warn};
 
 use crate::ingest::effect::Effect;
 
-use super::{PartitionHost, from_storage, slot::Slot};
+use super::{PartitionHost, columns::schema_change, from_storage, slot::Slot};
 
 impl PartitionHost {
     /// Makes a committed write visible at its version, and the known ones before it. Asking again is fine.
@@ -75,6 +76,7 @@ impl PartitionHost {
             match advanced {
                 Ok(0) => self.renew_report(),
                 Ok(_) => {
+                    self.note_written(&partition);
                     if partition.version() == slot.committed() {
                         slot.caught_up();
                     }
@@ -111,12 +113,23 @@ pub(super) async fn advance(
 ) -> Result<u64> {
     let mut made = 0;
     while let Some((next, write)) = slot.next_version(partition, target, named) {
+        if let Some(change) = slot.change_of(write) {
+            // Nobody stages a change of columns: its owners make it when they come to it.
+            let altered = alter(partition, write, &change).await;
+            altered.map_err(|e| from_storage(&format!("changing columns for version {next}"), e))?;
+        }
         partition.publish(write.0, next).await.map_err(|e| from_storage(&format!("publishing version {next}"), e))?;
         slot.published(next, write);
         info!(place = %slot.place(), version = next, write = %write, "published");
         made += 1;
     }
     Ok(made)
+}
+
+async fn alter(partition: &Partition, write: WriteId, change: &ColumnChange) -> cayenne::Result<()> {
+    // The order of rows comes with the parameters, after all changes. A former one must not stand in the way.
+    partition.tune(Tuning { row_order: RowOrder::Arrival, ..partition.tuning().as_ref().clone() })?;
+    partition.alter(write.0, schema_change(change)).await
 }
 
 /// Drops the staged writes that no commit can name any more. To be called with the slot's work lock held and only when

@@ -8,9 +8,12 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
-    Assignment, Assignments, PartitionHost, from_storage, open, publish,
+    Assignment, Assignments, PartitionHost,
+    columns::same_columns,
+    from_storage, open, publish,
     slot::{Slot, Store},
     tenure::Standing,
+    upkeep::Shares,
 };
 
 /// Partitions worked on at the same time; creating one waits for the disk most of the time.
@@ -26,18 +29,23 @@ impl PartitionHost {
             warn!(index = assignments.state_index, ?former, "ignored assignments older than the applied ones");
             return;
         }
+        let assigned = assignments.partitions.values().filter_map(|wanted| wanted.assignment.clone().ok());
+        let shares = Arc::new(Shares::of(assigned));
         let wanted: Vec<_> = assignments.partitions.into_iter().map(|(id, a)| (self.slot_or_new(id), a)).collect();
         for slot in self.all_slots() {
             if !wanted.iter().any(|(w, _)| w.id == slot.id) && slot.unassign() {
                 info!(partition = %slot.id, "partition is not assigned here any more");
+                if let Ok(partition) = slot.partition() {
+                    self.leave_alone(&partition).await;
+                }
             }
         }
         stream::iter(wanted)
             .for_each_concurrent(AT_ONCE, |(slot, wanted)| {
-                let host = Arc::clone(self);
+                let (host, shares) = (Arc::clone(self), Arc::clone(&shares));
                 async move {
                     let outcome = match wanted.assignment {
-                        Ok(assignment) => host.bring_in_line(&slot, assignment).await,
+                        Ok(assignment) => host.bring_in_line(&slot, assignment, &shares).await,
                         Err(error) => Err(error),
                     };
                     if let Err(error) = &outcome
@@ -58,7 +66,8 @@ impl PartitionHost {
         let _one = self.reconciling.lock().await;
         let Some(assignment) = slot.assignment() else { return };
         let epoch = assignment.epoch;
-        let outcome = self.bring_in_line(slot, assignment).await;
+        let shares = Shares::of(self.all_slots().iter().filter_map(|slot| slot.assignment()));
+        let outcome = self.bring_in_line(slot, assignment, &shares).await;
         if outcome.is_ok() {
             info!(place = %slot.place(), "partition is served again");
         }
@@ -71,17 +80,22 @@ impl PartitionHost {
         Arc::clone(slots.entry(id).or_insert_with(|| Arc::new(Slot::new(&self.dir, id, Store::Missing))))
     }
 
-    async fn bring_in_line(&self, slot: &Slot, assignment: Assignment) -> Result<()> {
+    async fn bring_in_line(&self, slot: &Slot, assignment: Assignment, shares: &Shares) -> Result<()> {
         let _work = slot.work.lock().await;
         slot.assign(assignment.clone());
-        let partition = self.partition_for(slot, &assignment).await?;
+        let mut partition = self.partition_for(slot, &assignment).await?;
         let place = assignment.place();
-        if !same_columns(&partition, &assignment) {
-            return Err(Error::corrupt(format!(
-                "{place}: the columns on disk differ from the table's; restore the partition from a snapshot"
-            )));
+        if slot.committed() == 0 && partition.version() == 0 && !same_columns(&partition, &assignment) {
+            // Without a row there is nothing to change. What may be staged here has the old columns and is never committed.
+            self.leave_alone(&partition).await;
+            partition.retire();
+            partition = self.create(slot, &assignment).await?;
         }
-        publish::advance(slot, &partition, slot.committed(), None).await?;
+        if publish::advance(slot, &partition, slot.committed(), None).await? > 0 {
+            self.note_written(&partition);
+        }
+        // After the changes of columns, whose names the parameters may use.
+        self.tend(&partition, &assignment, shares);
         let (local, committed) = (partition.version(), slot.committed());
         match slot.standing(local) {
             Standing::Current => {}
@@ -92,6 +106,11 @@ impl PartitionHost {
                      the directory or the schedulers' state was put back to another time"
                 )));
             }
+        }
+        if !same_columns(&partition, &assignment) {
+            return Err(Error::corrupt(format!(
+                "{place}: the columns on disk differ from the table's; restore the partition from a snapshot"
+            )));
         }
         publish::drop_dead_writes(slot, &partition).await;
         Ok(())
@@ -146,15 +165,6 @@ impl PartitionHost {
         slot.set_store(Store::Open(partition.clone()));
         Ok(partition)
     }
-}
-
-/// Metadata is no part of a table's definition; names, types and nullability are.
-fn same_columns(partition: &Partition, assignment: &Assignment) -> bool {
-    let (stored, assigned) = (partition.schema(), &assignment.schema);
-    stored.fields().len() == assigned.fields().len()
-        && stored.fields().iter().zip(assigned.fields()).all(|(a, b)| {
-            a.name() == b.name() && a.is_nullable() == b.is_nullable() && a.data_type().equals_datatype(b.data_type())
-        })
 }
 
 fn behind(place: &str, local: u64, committed: u64, slot: &Slot) -> Error {

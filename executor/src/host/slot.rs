@@ -1,10 +1,12 @@
 //! One partition on this executor: what is on disk, what the schedulers say of it, and whether the two agree.
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use ancho_common::{
+    alter::ColumnChange,
     error::{Error, ErrorKind, Result},
     ids::{PartitionId, WriteId},
 };
@@ -51,6 +53,8 @@ struct State {
     hindered_epoch: u64,
     /// What the schedulers said of it.
     tenure: Tenure,
+    /// Its commits that change columns.
+    changes: HashMap<WriteId, ColumnChange>,
     /// Since when nobody assigns it.
     unassigned_since: Instant,
 }
@@ -71,6 +75,7 @@ impl Slot {
                 hindrance: None,
                 hindered_epoch: 0,
                 tenure,
+                changes: HashMap::new(),
                 unassigned_since: Instant::now(),
             }),
         }
@@ -123,6 +128,7 @@ impl Slot {
     pub(super) fn assign(&self, assignment: Assignment) {
         let mut state = self.state.lock();
         state.tenure.assign(assignment.epoch, assignment.version, &assignment.commits);
+        state.changes.clone_from(&assignment.changes);
         state.assignment = Some(assignment);
     }
 
@@ -184,6 +190,11 @@ impl Slot {
         self.state.lock().tenure.write_of(version)
     }
 
+    /// The change of columns that a commit is, if it is one.
+    pub(super) fn change_of(&self, write: WriteId) -> Option<ColumnChange> {
+        self.state.lock().changes.get(&write).cloned()
+    }
+
     /// Whether a write is known to be committed.
     pub(super) fn is_committed(&self, write: WriteId) -> bool {
         self.state.lock().tenure.is_committed(write)
@@ -211,8 +222,11 @@ impl Slot {
         target: u64,
         named: Option<(u64, WriteId)>,
     ) -> Option<(u64, WriteId)> {
-        let is_staged = |id: WriteId| partition.staged().iter().any(|s| s.write_id == id.0);
-        self.state.lock().tenure.next_version(partition.version(), target, named, is_staged)
+        let state = self.state.lock();
+        // What changes columns needs no rows.
+        let is_here =
+            |id: WriteId| state.changes.contains_key(&id) || partition.staged().iter().any(|s| s.write_id == id.0);
+        state.tenure.next_version(partition.version(), target, named, is_here)
     }
 
     /// A write became a version here.

@@ -14,6 +14,7 @@ use std::sync::{
 
 use ancho_common::error::{Error, Result};
 use arrow::datatypes::{DataType, Fields};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::metric;
@@ -40,6 +41,7 @@ pub(super) struct Encoders {
     buffer_bytes: usize,
     parts: AtomicUsize,
     buffered: AtomicUsize,
+    pool: Option<Arc<dyn MemoryPool>>,
 }
 
 /// The right to have one file open.
@@ -53,6 +55,7 @@ pub(super) struct EncoderPermit {
 pub(super) struct Buffered {
     encoders: Arc<Encoders>,
     bytes: usize,
+    reservation: Option<MemoryReservation>,
 }
 
 /// One part of a write that is open. The more there are, the fewer rows each may hold back.
@@ -63,8 +66,8 @@ pub(super) struct OpenPart(Arc<Encoders>);
 struct Waiting<'a>(&'a watch::Sender<usize>);
 
 impl Encoders {
-    /// For an executor with so much memory; 0 stands for 4 GiB.
-    pub(super) fn new(memory_bytes: u64) -> Arc<Self> {
+    /// For an executor with so much memory, of which 0 stands for 4 GiB; rows that wait are told to the pool.
+    pub(super) fn new(memory_bytes: u64, pool: Option<Arc<dyn MemoryPool>>) -> Arc<Self> {
         let memory = if memory_bytes == 0 { DEFAULT_MEMORY } else { memory_bytes };
         let columns = (memory / ENCODER_SHARE / COLUMN_BYTES).clamp(1, 1 << 20);
         // Both fit: the clamp says so, and a share of the memory of this machine is addressable.
@@ -76,6 +79,7 @@ impl Encoders {
             buffer_bytes: usize::try_from(memory / BUFFER_SHARE).unwrap_or(usize::MAX),
             parts: AtomicUsize::new(0),
             buffered: AtomicUsize::new(0),
+            pool,
         })
     }
 
@@ -124,14 +128,18 @@ impl Encoders {
 
 impl Buffered {
     pub(super) fn none(encoders: &Arc<Encoders>) -> Self {
-        Self { encoders: Arc::clone(encoders), bytes: 0 }
+        let consumer = || MemoryConsumer::new("rows waiting for their file");
+        let reservation = encoders.pool.as_ref().map(|pool| consumer().register(pool));
+        Self { encoders: Arc::clone(encoders), bytes: 0, reservation }
     }
 
-    pub(super) fn add(&mut self, bytes: usize) {
+    /// Counts more rows. Answers whether there is room for them to wait.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.encoders.count(|all| {
             all.fetch_add(bytes, Ordering::Relaxed);
         });
+        self.reservation.as_ref().is_none_or(|reservation| reservation.try_grow(bytes).is_ok())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -140,6 +148,9 @@ impl Buffered {
 
     pub(super) fn clear(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
+        if let Some(reservation) = &self.reservation {
+            reservation.free();
+        }
         self.encoders.count(|all| {
             all.fetch_sub(bytes, Ordering::Relaxed);
         });
@@ -188,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn wide_tables_take_turns_and_the_waiting_are_seen() {
-        let encoders = Encoders::new(64 << 20);
+        let encoders = Encoders::new(64 << 20, None);
         assert_eq!(encoders.total, 4);
         let wide = encoders.acquire(1000).await.unwrap();
         assert!(!encoders.is_wanted());
@@ -207,7 +218,7 @@ mod tests {
 
     #[test]
     fn many_parts_hold_back_less() {
-        let encoders = Encoders::new(0);
+        let encoders = Encoders::new(0, None);
         let one = encoders.open_part();
         assert_eq!(encoders.buffer_limit(), 32 << 20);
         let more: Vec<OpenPart> = (0..63).map(|_| encoders.open_part()).collect();
@@ -217,7 +228,7 @@ mod tests {
         drop((one, more, most));
         assert_eq!(encoders.parts.load(Ordering::Relaxed), 0);
         let mut rows = Buffered::none(&encoders);
-        rows.add(7);
+        assert!(rows.add(7));
         assert_eq!((rows.bytes(), encoders.buffered.load(Ordering::Relaxed)), (7, 7));
         drop(rows);
         assert_eq!(encoders.buffered.load(Ordering::Relaxed), 0);

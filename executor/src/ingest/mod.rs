@@ -60,10 +60,12 @@ pub struct Ingest {
 
 impl Ingest {
     /// A service over a host; `incarnation` names this start of the process. Of `memory_bytes` (0 for 4 GiB) an eighth
-    /// may be taken by rows that wait for their file and a quarter by encoders of open files.
+    /// may be taken by rows that wait for their file and a quarter by encoders of open files; both come from the host's
+    /// pool if it has one.
     #[must_use]
     pub fn new(host: Arc<PartitionHost>, incarnation: &str, memory_bytes: u64) -> Self {
-        Self { host, incarnation: incarnation.into(), registry: Arc::default(), encoders: Encoders::new(memory_bytes) }
+        let encoders = Encoders::new(memory_bytes, host.memory_pool());
+        Self { host, incarnation: incarnation.into(), registry: Arc::default(), encoders }
     }
 
     /// As a tonic service.
@@ -124,6 +126,20 @@ impl Ingest {
         try_join_all(rebasing).await
     }
 
+    async fn compact_all(&self, request: &proto::CompactRequest) -> Result<proto::CompactReply> {
+        let mut reply = proto::CompactReply::default();
+        // One after the other: more threads than one are for the passes in the background.
+        for part in &request.partitions {
+            let report = self.host.compact(PartitionId(part.partition_id), part.epoch).await?;
+            reply.rows += report.rows;
+            reply.files_in += report.files_in;
+            reply.files_out += report.files_out;
+            reply.bytes_in += report.bytes_in;
+            reply.bytes_out += report.bytes_out;
+        }
+        Ok(reply)
+    }
+
     async fn publish_all(&self, request: &proto::PublishRequest) -> Result<()> {
         let id = write_id(&request.write_id)?;
         let publishing =
@@ -159,6 +175,15 @@ impl ExecutorService for Ingest {
     async fn publish(&self, request: Request<proto::PublishRequest>) -> Result<Response<proto::PublishReply>, Status> {
         self.publish_all(&request.into_inner()).await?;
         Ok(Response::new(proto::PublishReply {}))
+    }
+
+    async fn compact(&self, request: Request<proto::CompactRequest>) -> Result<Response<proto::CompactReply>, Status> {
+        Ok(Response::new(self.compact_all(&request.into_inner()).await?))
+    }
+
+    async fn verify(&self, request: Request<proto::VerifyRequest>) -> Result<Response<proto::VerifyReply>, Status> {
+        let wanted: Vec<PartitionId> = request.into_inner().partition_ids.into_iter().map(PartitionId).collect();
+        Ok(Response::new(proto::VerifyReply { partitions: self.host.verify(&wanted).await? }))
     }
 
     async fn discard(&self, request: Request<proto::DiscardRequest>) -> Result<Response<proto::DiscardReply>, Status> {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ancho_common::error::{Condition, Error, Result};
-use arrow::{array::RecordBatch, compute::concat_batches};
+use arrow::{array::RecordBatch, compute::concat_batches, datatypes::SchemaRef};
 use cayenne::{Partition, StagedWriter, TransactionPart, TransactionSummary, WriteSummary};
 
 use super::{
@@ -23,6 +23,8 @@ pub(super) struct PartWriter {
     writer: StagedWriter,
     encoders: Arc<Encoders>,
     columns: u32,
+    partition: Partition,
+    schema: SchemaRef,
     held: Vec<RecordBatch>,
     held_bytes: Buffered,
     /// There exactly while a file is open.
@@ -54,13 +56,15 @@ impl PartWriter {
         let writer = partition
             .begin_write_with(form.id.0, form.mode, form.options)
             .await
-            .map_err(|e| from_storage(&doing, e))?;
+            .map_err(|e| fault(partition, &doing, e))?;
         Ok(Self {
             table: partition.identity().table.clone(),
             doing,
             writer,
             encoders: Arc::clone(encoders),
             columns: leaf_columns(partition.schema().fields()),
+            partition: partition.clone(),
+            schema: partition.schema(),
             held: Vec::new(),
             held_bytes: Buffered::none(encoders),
             permit: None,
@@ -79,8 +83,15 @@ impl PartWriter {
 
     /// Takes in rows of about `bytes`. May wait for a file to be opened.
     pub(super) async fn take_in(&mut self, batch: RecordBatch, bytes: usize) -> Result<()> {
+        // Rows have the columns of the table as the sender knows it, which may be older or newer than what is here.
+        if !same_types(&batch, &self.schema) {
+            return Err(Error::stale_route(format!(
+                "table {}: the columns of the rows are others than those of the partition; read the routes again",
+                self.table
+            )));
+        }
         // Now, and not when the rows are written: the sender is told at once.
-        self.writer.check(&batch).map_err(|e| from_storage(&self.doing, e))?;
+        self.writer.check(&batch).map_err(|e| fault(&self.partition, &self.doing, e))?;
         if self.has_file() {
             self.file_bytes += bytes;
             self.write(batch).await?;
@@ -90,14 +101,14 @@ impl PartWriter {
             return Ok(());
         }
         self.held.push(batch);
-        self.held_bytes.add(bytes);
-        if self.held_bytes.bytes() >= self.encoders.buffer_limit() { self.open_file().await } else { Ok(()) }
+        let fits = self.held_bytes.add(bytes);
+        if !fits || self.held_bytes.bytes() >= self.encoders.buffer_limit() { self.open_file().await } else { Ok(()) }
     }
 
     /// Deletes the rows of these names.
     pub(super) fn delete(&mut self, names: &RecordBatch) -> Result<()> {
         self.named += names.num_rows() as u64;
-        self.deleted += self.writer.delete_batch(names).map_err(|e| from_storage(&self.doing, e))?;
+        self.deleted += self.writer.delete_batch(names).map_err(|e| fault(&self.partition, &self.doing, e))?;
         Ok(())
     }
 
@@ -113,20 +124,20 @@ impl PartWriter {
         if !self.held.is_empty() {
             self.open_file().await?;
         }
-        let Self { doing, writer, permit, base_version, .. } = self;
+        let Self { doing, writer, permit, base_version, partition, .. } = self;
         let finished = match within {
             None => writer.finish().await.map(|whole| TransactionSummary { own: whole.clone(), whole }),
             Some(part) => writer.finish_within(part).await,
         };
         // Only now are the encoder's buffers gone.
         drop(permit);
-        let TransactionSummary { own, whole } = finished.map_err(|e| from_storage(&doing, e))?;
+        let TransactionSummary { own, whole } = finished.map_err(|e| fault(&partition, &doing, e))?;
         Ok(Staged { summary: own, whole, base_version })
     }
 
     /// Gives the open file back.
     pub(super) async fn end_file(&mut self) -> Result<()> {
-        self.writer.end_file().await.map_err(|e| from_storage(&self.doing, e))?;
+        self.writer.end_file().await.map_err(|e| fault(&self.partition, &self.doing, e))?;
         self.permit = None;
         Ok(())
     }
@@ -148,12 +159,29 @@ impl PartWriter {
             self.permit = Some(self.encoders.acquire(self.columns).await?);
             self.file_bytes = 0;
         }
-        self.writer.write(batch).await.map_err(|e| from_storage(&self.doing, e))?;
+        self.writer.write(batch).await.map_err(|e| fault(&self.partition, &self.doing, e))?;
         if !self.writer.has_open_file() {
             self.permit = None;
         }
         Ok(())
     }
+}
+
+/// What the engine says, unless the reason is that the partition was made anew with other columns.
+fn fault(partition: &Partition, doing: &str, error: cayenne::Error) -> Error {
+    if partition.is_retired() {
+        let table = &partition.identity().table;
+        return Error::stale_route(format!(
+            "{doing}: the columns of table {table} were changed; read the routes again"
+        ));
+    }
+    from_storage(doing, error)
+}
+
+fn same_types(batch: &RecordBatch, schema: &SchemaRef) -> bool {
+    let (given, wanted) = (batch.schema_ref().fields(), schema.fields());
+    given.len() == wanted.len()
+        && given.iter().zip(wanted).all(|(a, b)| a.name() == b.name() && a.data_type().equals_datatype(b.data_type()))
 }
 
 /// Neighbours joined, so that the encoder does not work on crumbs.

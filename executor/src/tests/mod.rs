@@ -2,6 +2,7 @@
 mod changes;
 mod hosting;
 mod sessions;
+mod upkeep;
 mod writes;
 
 use std::{
@@ -70,7 +71,10 @@ fn assignment(id: u64, epoch: u64, version: u64, commits: &[(u64, WriteId)]) -> 
         epoch,
         version,
         schema: schema::to_ipc(&table_schema()).into(),
-        commits: commits.iter().map(|(v, w)| proto::Commit { version: *v, write_id: w.to_string() }).collect(),
+        commits: commits
+            .iter()
+            .map(|(v, w)| proto::Commit { version: *v, write_id: w.to_string(), column_change: String::new() })
+            .collect(),
         params: String::new(),
         primary_key: vec![],
     }
@@ -120,6 +124,7 @@ impl Node {
         drop((client, ingest));
         stop.cancel();
         serving.await.unwrap();
+        host.stop_compaction().await;
         host.close();
         drop((host, _data_dir));
         Self::start(dir).await

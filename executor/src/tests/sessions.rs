@@ -215,7 +215,13 @@ async fn metrics_are_served_where_they_are_asked_for() {
         connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
         let mut text = String::new();
         connection.read_to_string(&mut text).await.unwrap();
-        if text.contains(&held) && text.contains("state=\"hindered\"} 0") {
+        let engine = [
+            "cayenne_compaction_passes_total 0",
+            "cayenne_memory_account_bytes{kind=\"compaction\"} 0",
+            "cayenne_memory_account_bytes{kind=\"footer_cache_limit\"} 134217728",
+        ];
+        let measured = engine.iter().all(|line| text.contains(line));
+        if text.contains(&held) && text.contains("state=\"hindered\"} 0") && measured {
             break;
         }
         assert!(Instant::now() < deadline, "{text}");

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use ancho_common::{
     error::{Error, Result},
     ids::TableId,
-    object_stores::ObjectStores,
     partition::PartitionKey,
     plan::{
         channels::Channels,
@@ -16,29 +15,16 @@ use ancho_common::{
 };
 use ancho_proto::v1::{EnsurePartitionsRequest, scheduler_client::SchedulerClient};
 use async_trait::async_trait;
-use datafusion::execution::{memory_pool::FairSpillPool, runtime_env::RuntimeEnvBuilder};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion_distributed::Worker;
 
-/// Memory for queries where none is set: what most machines can spare.
-const DEFAULT_MEMORY: usize = 4 << 30;
-
 /// The query worker of an executor: `host` holds its partitions, `scheduler_urls` place rows of new partitions, and
-/// queries share `memory_bytes` (0 for 4 GiB) and spill beyond.
-///
-/// # Errors
-/// The spill directory cannot be made.
-pub fn query_worker(host: Arc<dyn ScanHost>, scheduler_urls: Vec<String>, memory_bytes: u64) -> Result<Worker> {
-    let memory = match usize::try_from(memory_bytes) {
-        Ok(0) | Err(_) => DEFAULT_MEMORY,
-        Ok(bytes) => bytes,
-    };
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(memory)))
-        .with_object_store_registry(Arc::new(ObjectStores::default()))
-        .build_arc()?;
+/// queries share the memory of `runtime`.
+#[must_use]
+pub fn query_worker(host: Arc<dyn ScanHost>, scheduler_urls: Vec<String>, runtime: Arc<RuntimeEnv>) -> Worker {
     let channels = Channels::default();
     let assigner = Arc::new(SchedulerAssigner { urls: scheduler_urls, channels: channels.clone() });
-    Ok(worker(WorkerParts { host: Some(host), assigner, channels, runtime, running: RunningQueries::default() }))
+    worker(WorkerParts { host: Some(host), assigner, channels, runtime, running: RunningQueries::default() })
 }
 
 /// Asks the schedulers for partitions; any of them forwards to the leader.

@@ -24,6 +24,7 @@ pub struct ClusterBuilder {
     partition_wait: Duration,
     transaction_idle: Duration,
     session_ttl: Duration,
+    memory_bytes: u64,
 }
 
 impl Default for ClusterBuilder {
@@ -36,6 +37,7 @@ impl Default for ClusterBuilder {
             transaction_idle: Duration::from_secs(300),
             // A debug build on a busy machine may pause for long.
             session_ttl: Duration::from_secs(30),
+            memory_bytes: 0,
         }
     }
 }
@@ -62,6 +64,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Memory of each executor in bytes; 0 for the default.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
     /// How long a query waits for a partition that nobody serves.
     #[must_use]
     pub fn partition_wait(mut self, wait: Duration) -> Self {
@@ -85,15 +94,16 @@ impl ClusterBuilder {
         let options = self.scheduler_options(dir.path())?;
         let schedulers = start_schedulers(&options).await?;
         let urls: Vec<String> = options.iter().map(|o| format!("http://{}", o.internal)).collect();
-        let mut executors = Vec::new();
+        let mut executor_options = Vec::new();
         for number in 1..=self.executors {
-            let options = ExecutorOptions {
+            executor_options.push(ExecutorOptions {
                 streams: u32::try_from(self.streams)?,
+                memory_bytes: self.memory_bytes,
                 ..ExecutorOptions::new(dir.path().join(format!("executor-{number}")), urls.clone())
-            };
-            executors.push(Executor::start(options).await.with_context(|| format!("start executor {number}"))?);
+            });
         }
-        let cluster = Cluster { options, schedulers, executors, dir };
+        let executors = start_executors(&executor_options).await?;
+        let cluster = Cluster { options, schedulers, executor_options, executors, dir };
         cluster.wait_ready().await?;
         Ok(cluster)
     }
@@ -129,6 +139,7 @@ impl ClusterBuilder {
 pub struct Cluster {
     options: Vec<SchedulerOptions>,
     schedulers: Vec<SchedulerHandle>,
+    executor_options: Vec<ExecutorOptions>,
     executors: Vec<ExecutorHandle>,
     dir: TempDir,
 }
@@ -189,6 +200,19 @@ impl Cluster {
         self.wait_ready().await
     }
 
+    /// Stops the executors and starts them again on the same data, with changed options.
+    ///
+    /// # Errors
+    /// As [`ClusterBuilder::start`].
+    pub async fn restart_executors(&mut self, change: impl Fn(&mut ExecutorOptions)) -> anyhow::Result<()> {
+        for executor in self.executors.drain(..) {
+            executor.shutdown().await;
+        }
+        self.executor_options.iter_mut().for_each(change);
+        self.executors = start_executors(&self.executor_options).await?;
+        self.wait_ready().await
+    }
+
     /// Stops all nodes in order.
     ///
     /// # Errors
@@ -213,6 +237,15 @@ impl Cluster {
 
 fn flight_url(options: &SchedulerOptions) -> String {
     format!("grpc://{}", options.flight)
+}
+
+async fn start_executors(options: &[ExecutorOptions]) -> anyhow::Result<Vec<ExecutorHandle>> {
+    let mut executors = Vec::new();
+    for options in options {
+        let started = Executor::start(options.clone()).await;
+        executors.push(started.with_context(|| format!("start the executor in {}", options.data_dir.display()))?);
+    }
+    Ok(executors)
 }
 
 /// Together: the members of a group that forms wait for one another.

@@ -4,6 +4,7 @@
 //! * `changes` – statements that change rows
 //! * `copying` – `COPY` between tables and files
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
+//! * `engine` – what the storage engine can do, as a cluster's user sees it
 //! * `loading` – datasets from files and from S3
 //! * `transactions` – several statements that commit as one
 //! * `flight_sql_adbc` – the ADBC driver as a client
@@ -21,6 +22,7 @@ mod copying;
 mod corpus_format;
 mod crash_matrix;
 mod differential;
+mod engine;
 mod executor_kill;
 mod flight_sql_adbc;
 mod leader_kill;

@@ -293,6 +293,9 @@ pub struct Commit {
     pub version: u64,
     #[prost(string, tag = "2")]
     pub write_id: ::prost::alloc::string::String,
+    /// JSON of a change of columns, where the commit is one. No rows are staged for it.
+    #[prost(string, tag = "3")]
+    pub column_change: ::prost::alloc::string::String,
 }
 /// Generated client implementations.
 pub mod scheduler_client {
@@ -1172,6 +1175,67 @@ pub struct DiscardRequest {
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DiscardReply {}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CompactRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: ::prost::alloc::vec::Vec<CompactPartition>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompactPartition {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerifyRequest {
+    /// None for all that are here.
+    #[prost(uint64, repeated, tag = "1")]
+    pub partition_ids: ::prost::alloc::vec::Vec<u64>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct VerifyReply {
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: ::prost::alloc::vec::Vec<VerifiedPartition>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerifiedPartition {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    #[prost(string, tag = "2")]
+    pub table: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub partition: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub files: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub deletion_vectors: u64,
+    /// What is wrong, one text for each file, or one for a partition that cannot be opened.
+    #[prost(string, repeated, tag = "7")]
+    pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Files that were rewritten and those that took their place.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompactReply {
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
+    #[prost(uint64, tag = "2")]
+    pub files_in: u64,
+    #[prost(uint64, tag = "3")]
+    pub files_out: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes_in: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes_out: u64,
+}
 /// Generated client implementations.
 pub mod executor_client {
     #![allow(
@@ -1363,6 +1427,46 @@ pub mod executor_client {
             req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Executor", "Discard"));
             self.inner.unary(req, path, codec).await
         }
+        /// Rewrites all files of partitions as few large ones. Rows and versions stay.
+        pub async fn compact(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CompactRequest>,
+        ) -> std::result::Result<tonic::Response<super::CompactReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ancho.v1.Executor/Compact",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Executor", "Compact"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads partitions again, and says which files do not hold what was written to them.
+        pub async fn verify(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VerifyRequest>,
+        ) -> std::result::Result<tonic::Response<super::VerifyReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/ancho.v1.Executor/Verify");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Executor", "Verify"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1404,6 +1508,16 @@ pub mod executor_server {
             &self,
             request: tonic::Request<super::DiscardRequest>,
         ) -> std::result::Result<tonic::Response<super::DiscardReply>, tonic::Status>;
+        /// Rewrites all files of partitions as few large ones. Rows and versions stay.
+        async fn compact(
+            &self,
+            request: tonic::Request<super::CompactRequest>,
+        ) -> std::result::Result<tonic::Response<super::CompactReply>, tonic::Status>;
+        /// Reads partitions again, and says which files do not hold what was written to them.
+        async fn verify(
+            &self,
+            request: tonic::Request<super::VerifyRequest>,
+        ) -> std::result::Result<tonic::Response<super::VerifyReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct ExecutorServer<T> {
@@ -1685,6 +1799,92 @@ pub mod executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DiscardSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ancho.v1.Executor/Compact" => {
+                    #[allow(non_camel_case_types)]
+                    struct CompactSvc<T: Executor>(pub Arc<T>);
+                    impl<T: Executor> tonic::server::UnaryService<super::CompactRequest>
+                    for CompactSvc<T> {
+                        type Response = super::CompactReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CompactRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Executor>::compact(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CompactSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ancho.v1.Executor/Verify" => {
+                    #[allow(non_camel_case_types)]
+                    struct VerifySvc<T: Executor>(pub Arc<T>);
+                    impl<T: Executor> tonic::server::UnaryService<super::VerifyRequest>
+                    for VerifySvc<T> {
+                        type Response = super::VerifyReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VerifyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Executor>::verify(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = VerifySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

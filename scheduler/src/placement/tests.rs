@@ -91,6 +91,7 @@ fn fill(state: &mut ClusterState, table: TableId, bytes: u64) {
         refreshed: None,
         based_on: None,
         request: None,
+        schema_version: 0,
     };
     apply(state, write);
 }

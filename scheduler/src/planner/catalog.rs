@@ -1,10 +1,11 @@
 //! The catalog `ancho`: the schema `public` with the tables of the replicated state, and `system`.
 use std::sync::Arc;
 
+use ancho_common::error::{Error, Result as CommonResult};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{CatalogProvider, SchemaProvider},
-    common::exec_err,
+    common::{TableReference, exec_err},
     datasource::TableProvider,
     error::{DataFusionError, Result},
 };
@@ -21,6 +22,31 @@ pub const SYSTEM_SCHEMA: &str = "system";
 
 /// Name of a schema that is not listed: the tables of [`DEFAULT_SCHEMA`] with the names of their rows behind their columns.
 pub const ROWS_SCHEMA: &str = "__ancho_rows";
+
+/// The schema that describes the catalog.
+const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// A name as the state knows it.
+///
+/// # Errors
+/// The catalog or schema is not one that tables can live in.
+pub fn table_name(reference: &TableReference) -> CommonResult<TableName> {
+    if let Some(catalog) = reference.catalog()
+        && catalog != CATALOG
+    {
+        return Err(Error::not_found(format!("catalog {catalog} does not exist; tables live in catalog {CATALOG}")));
+    }
+    match reference.schema() {
+        None | Some(DEFAULT_SCHEMA) => Ok(TableName::public(reference.table())),
+        Some(schema @ (SYSTEM_SCHEMA | INFORMATION_SCHEMA)) => Err(Error::invalid(format!(
+            "{schema}.{} is a system table: system tables cannot be created, changed, renamed or dropped",
+            reference.table()
+        ))),
+        Some(schema) => {
+            Err(Error::not_found(format!("schema {schema} does not exist; tables live in schema {DEFAULT_SCHEMA}")))
+        }
+    }
+}
 
 /// One revision of the state as a catalog.
 #[derive(Debug)]

@@ -16,6 +16,7 @@
 //! * [`gather`] – plans that run in one piece, above scans on the owners
 //! * [`guard`] – refuses a plan that would not read each partition exactly once, on its owner
 //! * [`refusal`] – errors of planning that say how to plan instead
+//! * [`time_travel`] – tables as they were
 //! * [`write`] – the logical and physical ends of a write
 pub mod catalog;
 pub mod colocate;
@@ -34,6 +35,7 @@ pub mod spread;
 pub mod subqueries;
 pub mod system;
 pub mod table;
+pub mod time_travel;
 pub mod topology;
 pub mod write;
 

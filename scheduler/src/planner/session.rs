@@ -26,6 +26,7 @@ use super::{
     handlers::{self, Workers},
     partitioners::Partitioners,
     rules::rules,
+    time_travel::TimeTravel,
     topology::{StagedWrites, Topology},
     write::AnchoQueryPlanner,
 };
@@ -124,6 +125,9 @@ impl Sessions {
             .build();
         for function in functions::all().into_iter().chain(exact::functions()) {
             base.register_udf(function)?;
+        }
+        for function in [TimeTravel::Version, TimeTravel::Time] {
+            base.register_udtf(function.name(), Arc::new(function));
         }
         for aggregate in exact::aggregates() {
             base.register_udaf(aggregate)?;

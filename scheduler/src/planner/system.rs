@@ -1,5 +1,5 @@
 //! `system` tables: the replicated state as rows.
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ancho_common::partition::Partitioner;
 use arrow::{
@@ -14,7 +14,7 @@ use datafusion::{
 use crate::state::{ClusterState, Liveness};
 
 /// Names of the tables.
-pub const NAMES: [&str; 4] = ["executors", "partitions", "tables", "writes"];
+pub const NAMES: [&str; 5] = ["executors", "partitions", "tables", "versions", "writes"];
 
 /// A `system` table as of a revision of the state.
 ///
@@ -38,6 +38,7 @@ fn rows(name: &str, state: &ClusterState) -> Result<Option<RecordBatch>> {
         "executors" => executors(state)?,
         "partitions" => partitions(state)?,
         "tables" => tables(state)?,
+        "versions" => versions(state)?,
         "writes" => writes(state)?,
         _ => return Ok(None),
     }))
@@ -121,6 +122,22 @@ fn tables(state: &ClusterState) -> Result<RecordBatch> {
         ("version", number(&|t| t.version)),
         ("rows", number(&|t| t.rows())),
         ("bytes", number(&|t| t.bytes())),
+    ])
+}
+
+/// The latest versions of each table, and when they were made.
+fn versions(state: &ClusterState) -> Result<RecordBatch> {
+    let mut all = BTreeSet::new();
+    for table in state.listed() {
+        let commits = table.partitions.values().flat_map(|partition| &partition.commits);
+        let noted = commits.filter(|commit| commit.table_version > 0);
+        all.extend(noted.map(|commit| (table.name.to_string(), commit.table_version, commit.at_ms)));
+    }
+    let at = all.iter().map(|(_, _, at_ms)| i64::try_from(*at_ms).unwrap_or(i64::MAX));
+    batch(vec![
+        ("table_name", text(all.iter().map(|(name, _, _)| name.clone()).collect())),
+        ("version", Arc::new(UInt64Array::from_iter_values(all.iter().map(|(_, version, _)| *version)))),
+        ("committed_at", Arc::new(TimestampMillisecondArray::from_iter_values(at).with_timezone("UTC"))),
     ])
 }
 

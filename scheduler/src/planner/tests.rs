@@ -77,6 +77,7 @@ fn with_table(state: &mut ClusterState, name: &str, partition_by: &[&str], rows:
         refreshed: None,
         based_on: None,
         request: None,
+        schema_version: 0,
     };
     apply(state, write);
 }

@@ -15,10 +15,10 @@ use datafusion::{
 };
 use serde_json::{Value, json};
 
-use super::{attempt::Attempt, ddl, engine::QueryEngine, source, write::WriteKind};
+use super::{alter, assigner::propose, attempt::Attempt, ddl, engine::QueryEngine, source, write::WriteKind};
 use crate::{
     frontend::caller::Caller,
-    state::{ClusterState, Dataset, Table, TableName},
+    state::{ClusterState, Dataset, Table, TableName, fixed_difference},
 };
 
 /// Applies specs through one engine.
@@ -34,6 +34,8 @@ enum Change {
     Created,
     /// Its source or schedule changed, its columns and partitions did not: its rows are loaded anew.
     Refreshed,
+    /// Only parameters changed that say how its rows are laid down and looked after: they are exchanged.
+    Adjusted,
     /// Its columns or partitions changed: it is made anew.
     Replaced,
     /// Nothing is to be done.
@@ -45,6 +47,7 @@ impl Change {
         match self {
             Self::Created => "created",
             Self::Refreshed => "refreshed",
+            Self::Adjusted => "adjusted",
             Self::Replaced => "replaced",
             Self::Unchanged => "unchanged",
         }
@@ -79,18 +82,33 @@ impl<'a> Applier<'a> {
         let name = TableName::public(&spec.name);
         let source_schema =
             self.engine.attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) }).await?;
-        let schema = ddl::dataset_schema(&source_schema);
+        let schema = ddl::dataset_schema(&source_schema, &spec.acceleration.params)?;
         let state = self.engine.node().linearizable().await?;
         let former = state.table(&name);
         let change = decide(former, &name, spec, &schema)?;
         let rows = match (change, former) {
             (Change::Unchanged, Some(table)) => table.rows(),
-            (Change::Refreshed, Some(table)) => self.load(spec, table.id).await?,
+            (Change::Adjusted, Some(table)) => {
+                self.adjust(table, spec, Some(spec.definition())).await?;
+                table.rows()
+            }
+            (Change::Refreshed, Some(table)) => {
+                self.adjust(table, spec, None).await?;
+                self.load(spec, table.id).await?
+            }
             _ => self.create(spec, name.clone(), schema, former.map(|t| t.id)).await?,
         };
         Ok(
             json!({"table": name.to_string(), "action": change.name(), "detail": spec.source.from.to_string(), "rows": rows}),
         )
+    }
+
+    /// Exchanges the parameters of a table, and with them the definition that they are from.
+    async fn adjust(&self, table: &Table, spec: &DatasetSpec, definition: Option<String>) -> Result<()> {
+        if let Some(command) = alter::adjusted(table, spec.table_params(), definition)? {
+            propose(self.engine.node(), command).await?;
+        }
+        Ok(())
     }
 
     /// Makes the table, beside the former one if there is one, whose place it takes when it is loaded.
@@ -107,7 +125,7 @@ impl<'a> Applier<'a> {
             schema,
             acceleration.partition_by.clone(),
             acceleration.primary_key.clone(),
-            acceleration.params.clone(),
+            spec.table_params(),
         )?;
         table.or_replace = former.is_some();
         table.dataset = Some(dataset_of(spec));
@@ -177,12 +195,21 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
     let alike = takes(&table.schema.0, schema)
         && table.partition_spec == spec.acceleration.partition_spec()
         && table.primary_key == spec.acceleration.primary_key
-        && table.params == spec.acceleration.params;
+        && fixed_difference(&table.params, &spec.table_params()).is_none();
     Ok(match (dataset.definition == spec.definition(), alike) {
         // A source whose columns changed is loaded anew even if its declaration did not change.
         (true, true) if dataset.refreshed_at_ms.is_some() => Change::Unchanged,
+        (false, true) if dataset.refreshed_at_ms.is_some() && only_params_differ(dataset, spec) => Change::Adjusted,
         (_, true) => Change::Refreshed,
         (_, false) => Change::Replaced,
+    })
+}
+
+/// Whether a dataset was declared in the same way, its engine parameters aside.
+fn only_params_differ(dataset: &Dataset, spec: &DatasetSpec) -> bool {
+    DatasetSpec::from_definition(&dataset.definition).is_ok_and(|mut former| {
+        former.acceleration.params.clone_from(&spec.acceleration.params);
+        former == *spec
     })
 }
 

@@ -5,8 +5,11 @@ use ancho_common::{
     error::{Error, Result},
     ids::TableId,
     partition::{PartitionSpec, Partitioner},
+    spec::settings::{self, UnsupportedTypeAction},
+    storable,
 };
 use arrow::{
+    compute::can_cast_types,
     datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef},
     record_batch::RecordBatch,
 };
@@ -15,22 +18,20 @@ use datafusion::{
     execution::SessionState,
     logical_expr::{
         DdlStatement, LogicalPlan,
-        sqlparser::ast::{CreateTable, CreateTableOptions, Expr as SqlExpr, ObjectName, SqlOption, Statement as Sql},
+        sqlparser::ast::{
+            CreateTable, CreateTableOptions, Expr as SqlExpr, ObjectName, SqlOption, Statement as Sql,
+            WrappedCollection,
+        },
     },
     sql::parser::Statement as DfStatement,
 };
 
 use super::attempt::bind;
+pub use crate::planner::catalog::table_name;
 use crate::{
-    planner::{
-        catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
-        single_row,
-    },
+    planner::single_row,
     state::{Dataset, NewPartition, NewTable, Schema, TableName},
 };
-
-/// The schema that describes the catalog.
-const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// A `CREATE TABLE` as the cluster understands it.
 #[derive(Debug)]
@@ -52,7 +53,13 @@ pub async fn create_request(
 ) -> Result<CreateRequest> {
     refuse_unsupported(&create)?;
     let partition_by = create.partition_by.take().map(|e| expressions(*e)).unwrap_or_default();
-    let params = table_params(std::mem::replace(&mut create.table_options, CreateTableOptions::None))?;
+    let mut params = table_params(std::mem::replace(&mut create.table_options, CreateTableOptions::None))?;
+    if let Some(WrappedCollection::NoWrapping(list) | WrappedCollection::Parentheses(list)) = create.cluster_by.take() {
+        take_cluster_by(list, &mut params)?;
+    }
+    if let Some((option, problem)) = settings::contradictions(&params).into_iter().next() {
+        return Err(Error::invalid(format!("table option {option}: {problem}")));
+    }
     let has_query = create.query.is_some();
     let statement = DfStatement::Statement(Box::new(Sql::CreateTable(create)));
     let plan = session.statement_to_plan(statement).await?;
@@ -64,7 +71,7 @@ pub async fn create_request(
     }
     let input = bind(single_row::rewrite(create.input.as_ref().clone())?, parameters)?;
     let declared = input.schema().as_arrow().clone();
-    let schema = stored_schema(&declared, has_query);
+    let schema = with_storable_types(&stored_schema(&declared, has_query), sql_type_action(&params)?)?;
     let primary_key = primary_key(&create.constraints, &schema)?;
     let name = table_name(&create.name)?;
     let table = new_table(name, schema, partition_by, primary_key, params)?;
@@ -84,7 +91,7 @@ pub fn new_table(
     primary_key: Vec<String>,
     params: BTreeMap<String, String>,
 ) -> Result<NewTable> {
-    check_storable(&schema)?;
+    storable::check(&schema)?;
     let partition_spec = PartitionSpec::new(partition_by);
     let partitioner = Partitioner::try_new(Arc::clone(&schema), &partition_spec)?;
     let keys = partitioner.enumerated_keys().unwrap_or_default();
@@ -128,24 +135,97 @@ fn expressions(expr: SqlExpr) -> Vec<String> {
     }
 }
 
-fn table_params(options: CreateTableOptions) -> Result<BTreeMap<String, String>> {
-    let list = match options {
+fn table_params(given: CreateTableOptions) -> Result<BTreeMap<String, String>> {
+    let list = match given {
         CreateTableOptions::None => return Ok(BTreeMap::new()),
         CreateTableOptions::With(list) | CreateTableOptions::Options(list) | CreateTableOptions::Plain(list) => list,
         CreateTableOptions::TableProperties(list) => list,
     };
+    let params = options(list)?;
+    for (key, value) in &params {
+        settings::check_table_option(key, value)
+            .map_err(|problem| Error::invalid(format!("table option {key}: {problem}")))?;
+    }
+    Ok(params)
+}
+
+/// Options as names and values, which are still to be checked.
+///
+/// # Errors
+/// One has another form than `name = value`, or stands there twice.
+pub(super) fn options(list: Vec<SqlOption>) -> Result<BTreeMap<String, String>> {
     let mut params = BTreeMap::new();
     for option in list {
         let SqlOption::KeyValue { key, value } = option else {
             return Err(Error::unsupported(format!("table option {option} is not offered; write key = value")));
         };
         let key = key.value.to_lowercase();
-        let value = value.to_string().trim_matches('\'').to_owned();
-        ancho_common::spec::settings::check_param(&key, &value)
-            .map_err(|problem| Error::invalid(format!("table option {key}: {problem}")))?;
-        params.insert(key, value);
+        if params.insert(key.clone(), value.to_string().trim_matches('\'').to_owned()).is_some() {
+            return Err(Error::invalid(format!("table option {key} is given twice; give it once")));
+        }
     }
     Ok(params)
+}
+
+/// `CLUSTER BY (a, b)` and `CLUSTER BY a, b`, as the option that says the same.
+fn take_cluster_by(list: Vec<SqlExpr>, params: &mut BTreeMap<String, String>) -> Result<()> {
+    let mut columns: Vec<String> = Vec::new();
+    for expr in list.into_iter().flat_map(members) {
+        let SqlExpr::Identifier(name) = &expr else {
+            return Err(Error::invalid(format!("CLUSTER BY takes names of columns, and {expr} is none")));
+        };
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        if name.contains(',') {
+            return Err(Error::unsupported(format!("CLUSTER BY: the name {name:?} has a comma; rename the column")));
+        }
+        columns.push(name);
+    }
+    match params.insert("cayenne_cluster_by".to_owned(), columns.join(",")) {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid("CLUSTER BY and the option cayenne_cluster_by say the same; write one of them")),
+    }
+}
+
+fn members(expr: SqlExpr) -> Vec<SqlExpr> {
+    match expr {
+        SqlExpr::Tuple(items) => items,
+        SqlExpr::Nested(inner) => members(*inner),
+        other => vec![other],
+    }
+}
+
+/// What SQL asks for of columns that cannot be stored. Nobody declares a column to have it left out.
+fn sql_type_action(params: &BTreeMap<String, String>) -> Result<UnsupportedTypeAction> {
+    match UnsupportedTypeAction::of(params) {
+        action @ (UnsupportedTypeAction::Error | UnsupportedTypeAction::String) => Ok(action),
+        UnsupportedTypeAction::Warn | UnsupportedTypeAction::Ignore => Err(Error::invalid(
+            "table option unsupported_type_action: in CREATE TABLE only error and string are possible; leave the column out",
+        )),
+    }
+}
+
+/// The schema after what is to become of columns that cannot be stored.
+///
+/// # Errors
+/// `Invalid`, naming a column that cannot be stored, nor its values as text where that is asked for.
+pub fn with_storable_types(schema: &ArrowSchema, action: UnsupportedTypeAction) -> Result<SchemaRef> {
+    let mut fields: Vec<Arc<Field>> = Vec::new();
+    for field in schema.fields() {
+        let Err(refused) = storable::check_column(field) else {
+            fields.push(Arc::clone(field));
+            continue;
+        };
+        match action {
+            UnsupportedTypeAction::Error => return Err(refused),
+            UnsupportedTypeAction::String if can_cast_types(field.data_type(), &DataType::Utf8) => {
+                fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, field.is_nullable())));
+            }
+            UnsupportedTypeAction::String => return Err(refused.context("its values have no text either")),
+            UnsupportedTypeAction::Warn => tracing::warn!(column = field.name(), %refused, "a column is left out"),
+            UnsupportedTypeAction::Ignore => {}
+        }
+    }
+    Ok(Arc::new(ArrowSchema::new(fields)))
 }
 
 /// The schema as stored. Dictionary keys are widened, since values of several partitions must fit one dictionary; a
@@ -173,19 +253,17 @@ pub fn stored_type(data_type: &DataType) -> DataType {
 }
 
 /// The schema of a table made from the files of a dataset, which say themselves where there is no NULL.
-#[must_use]
-pub fn dataset_schema(schema: &ArrowSchema) -> SchemaRef {
-    stored_schema(schema, false)
+///
+/// # Errors
+/// As [`with_storable_types`].
+pub fn dataset_schema(schema: &ArrowSchema, params: &BTreeMap<String, String>) -> Result<SchemaRef> {
+    with_storable_types(&stored_schema(schema, false), UnsupportedTypeAction::of(params))
 }
 
 /// The schema of a table made for rows that a client sends.
 #[must_use]
 pub fn source_schema(schema: &ArrowSchema) -> SchemaRef {
     stored_schema(schema, true)
-}
-
-fn check_storable(schema: &SchemaRef) -> Result<()> {
-    ancho_common::storable::check(schema)
 }
 
 fn primary_key(constraints: &datafusion::common::Constraints, schema: &SchemaRef) -> Result<Vec<String>> {
@@ -201,28 +279,6 @@ fn primary_key(constraints: &datafusion::common::Constraints, schema: &SchemaRef
         }
     }
     Ok(key)
-}
-
-/// A name as the state knows it.
-///
-/// # Errors
-/// The catalog or schema is not one that tables can live in.
-pub fn table_name(reference: &TableReference) -> Result<TableName> {
-    if let Some(catalog) = reference.catalog()
-        && catalog != CATALOG
-    {
-        return Err(Error::not_found(format!("catalog {catalog} does not exist; tables live in catalog {CATALOG}")));
-    }
-    match reference.schema() {
-        None | Some(DEFAULT_SCHEMA) => Ok(TableName::public(reference.table())),
-        Some(schema @ (SYSTEM_SCHEMA | INFORMATION_SCHEMA)) => Err(Error::invalid(format!(
-            "{schema}.{} is a system table: system tables cannot be created, changed, renamed or dropped",
-            reference.table()
-        ))),
-        Some(schema) => {
-            Err(Error::not_found(format!("schema {schema} does not exist; tables live in schema {DEFAULT_SCHEMA}")))
-        }
-    }
 }
 
 /// A name as written in `DROP TABLE` or `ALTER TABLE`.

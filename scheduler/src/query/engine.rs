@@ -27,11 +27,13 @@ use super::{
     change::{self, Change, with_typed_parameters},
     ddl, explain, explained,
     load::{Begun, TableLoad, given_up},
+    optimize,
     recent::{Planned, RecentPlans},
     retry::{surface, until_alone, until_served},
     statement::{Statement, of_query},
     status,
     transaction::{InTransaction, Transaction, Transactions},
+    verify,
     write::{WriteKind, Writer, asked_by},
 };
 use crate::{
@@ -305,8 +307,11 @@ impl QueryEngine {
         load.run(filled).await
     }
 
-    /// Makes, drops or renames a table, once if the client named its request.
-    async fn define(&self, command: Command, caller: &Caller) -> Result<u64> {
+    /// Makes, drops or alters a table, once if the client named its request.
+    ///
+    /// # Errors
+    /// Those of the command, and of the log.
+    pub(crate) async fn define(&self, command: Command, caller: &Caller) -> Result<u64> {
         let command = match caller.may_repeat() {
             true => Command::Named { request: asked_by(caller, 0), command: Box::new(command) },
             false => command,
@@ -336,6 +341,18 @@ impl QueryEngine {
             }
             Statement::Change(change) => self.change(&change, parameters, caller).await,
             Statement::Copy(copy) => self.copy(&copy, parameters, caller).await,
+            Statement::Optimize { name } => {
+                let name = &ddl::object_name(&name)?;
+                let rewrite = async |engine: Self| {
+                    let writer = &engine.writer;
+                    let optimized = engine.attempts(|state, _| async move {
+                        let table = existing(&state, name)?;
+                        Ok(optimize::optimize(writer, &state, &table).await?)
+                    });
+                    optimized.await.map(|()| 0)
+                };
+                self.at_once("OPTIMIZE TABLE", rewrite).await
+            }
             Statement::DropTable { names, if_exists } => {
                 let names = names.iter().map(ddl::object_name).collect::<Result<Vec<_>>>()?;
                 let drop = async |engine: Self| {
@@ -346,11 +363,9 @@ impl QueryEngine {
                 };
                 self.at_once("DROP TABLE", drop).await
             }
-            Statement::RenameTable { name, to, if_exists } => {
-                let (name, to) = (ddl::object_name(&name)?, ddl::object_name(&to)?);
-                let rename =
-                    async |engine: Self| engine.define(Command::RenameTable { name, to, if_exists }, caller).await;
-                self.at_once("ALTER TABLE", rename).await
+            Statement::AlterTable(alter) => {
+                let change = async |engine: Self| alter.run(&engine, caller).await;
+                self.at_once("ALTER TABLE", change).await
             }
             Statement::Query(_) | Statement::Explain { .. } => {
                 Err(Error::invalid("this statement yields rows; run it as a query"))
@@ -468,9 +483,10 @@ impl SqlService for QueryEngine {
                 };
                 (none, parameters)
             }
-            Statement::Copy(_) | Statement::DropTable { .. } | Statement::RenameTable { .. } => {
-                (Arc::clone(&none), none)
-            }
+            Statement::Copy(_)
+            | Statement::DropTable { .. }
+            | Statement::Optimize { .. }
+            | Statement::AlterTable(_) => (Arc::clone(&none), none),
         };
         Ok(PreparedStatement { schema, parameters, kind })
     }
@@ -559,9 +575,10 @@ impl SqlService for QueryEngine {
                 Box::pin(Applier::new(self).apply(text)).await?
             }
             "ancho.cluster_status" => status::cluster_status(&self.node).await?,
+            "ancho.verify" => Box::pin(verify::verify(self, &body)).await?,
             other => {
                 return Err(Error::not_found(format!(
-                    "action {other} does not exist; ancho.apply and ancho.cluster_status do"
+                    "action {other} does not exist; ancho.apply, ancho.cluster_status and ancho.verify do"
                 )));
             }
         };

@@ -14,14 +14,20 @@
 //! * `ingest` – rows that a client sends
 //! * [`explain`] – the distributed plan as text; `explained`: of what
 //! * [`write`] – stage on the owners, one commit, publish
+//! * `optimize` – the files of a table are rewritten
 //! * [`load`] – the first load of a table, kept alive and taken back
 //! * `transaction` – several statements that read one state and commit as one
+//! * `as_of` – tables as they were
+//! * [`alter`] – `ALTER TABLE`
 //! * [`ddl`] – `CREATE TABLE`, and the names of tables
 //! * [`apply`] – datasets: declared tables that mirror files
 //! * [`source`] – the files of a dataset; [`csv_format`]: how those of text are read
 //! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
+//! * `verify` – what executors hold is read again
 //! * [`status`] – the cluster at a glance
+pub mod alter;
 pub mod apply;
+mod as_of;
 pub mod assigner;
 pub mod attempt;
 pub mod casts;
@@ -37,6 +43,7 @@ pub mod forms;
 mod ingest;
 pub mod load;
 pub mod names;
+mod optimize;
 pub mod recent;
 pub mod retry;
 pub mod rows;
@@ -44,4 +51,5 @@ pub mod source;
 pub mod statement;
 pub mod status;
 mod transaction;
+mod verify;
 pub mod write;

@@ -5,15 +5,13 @@ use ancho_common::{
 };
 use datafusion::{
     common::format::{ExplainFormat, ExplainStatementOptions},
-    logical_expr::sqlparser::ast::{
-        self, AlterTable, AlterTableOperation, CreateTable, Insert, RenameTableNameKind, SetExpr, Statement as Sql,
-        With,
-    },
+    logical_expr::sqlparser::ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
 use super::{
-    casts,
+    alter::AlterTable,
+    as_of, casts,
     change::{Change, check_clauses},
     copy::{self, Copy},
     forms,
@@ -53,15 +51,13 @@ pub enum Statement {
         /// A missing one is fine.
         if_exists: bool,
     },
-    /// `ALTER TABLE … RENAME TO …`.
-    RenameTable {
+    /// `OPTIMIZE [TABLE] …`.
+    Optimize {
         /// Table, as written.
         name: ast::ObjectName,
-        /// New name, as written.
-        to: ast::ObjectName,
-        /// A missing one is fine.
-        if_exists: bool,
     },
+    /// `ALTER TABLE`.
+    AlterTable(Box<AlterTable>),
 }
 
 impl Statement {
@@ -70,14 +66,15 @@ impl Statement {
     /// # Errors
     /// `Invalid` for bad syntax, nothing, or several statements; `Unsupported` for statements that are not offered.
     pub fn parse(sql: &str) -> Result<Self> {
-        if copy::is_copy(sql) {
-            return Ok(Self::Copy(Box::new(Copy::parse(sql)?)));
+        let sql = as_of::rewritten(sql)?;
+        if copy::is_copy(&sql) {
+            return Ok(Self::Copy(Box::new(Copy::parse(&sql)?)));
         }
-        if let Some(rest) = after_word(sql, "TABLE") {
+        if let Some(rest) = after_word(&sql, "TABLE") {
             // `TABLE t` stands for this, but the parser does not know it.
             return Self::parse(&format!("SELECT * FROM {rest}"));
         }
-        let mut parsed = parser(sql)?.parse_statements()?;
+        let mut parsed = parser(&sql)?.parse_statements()?;
         let first = parsed.pop_front().ok_or_else(|| Error::invalid("the statement is empty"))?;
         if !parsed.is_empty() {
             return Err(Error::invalid(format!(
@@ -142,7 +139,19 @@ impl Statement {
             {
                 Ok(Self::Query(of_query(parse_query("SELECT schema_name FROM information_schema.schemata")?)?))
             }
-            Sql::AlterTable(alter) => Self::classify_alter(alter),
+            Sql::AlterTable(alter) => Ok(Self::AlterTable(Box::new(AlterTable::parse(alter)?))),
+            Sql::OptimizeTable {
+                name,
+                on_cluster: None,
+                partition: None,
+                deduplicate: None,
+                predicate: None,
+                zorder: None,
+                ..
+            } => Ok(Self::Optimize { name }),
+            Sql::OptimizeTable { .. } => Err(Error::unsupported(
+                "of OPTIMIZE only OPTIMIZE TABLE … is offered: it rewrites all files of a table",
+            )),
             Sql::Assert { condition, message } => assertion(condition, message),
             Sql::StartTransaction { .. } | Sql::Commit { .. } | Sql::Rollback { savepoint: None, .. } => {
                 Err(Error::unsupported(
@@ -177,15 +186,6 @@ impl Statement {
         }
     }
 
-    fn classify_alter(alter: AlterTable) -> Result<Self> {
-        match alter.operations.as_slice() {
-            [AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }] if !alter.only => {
-                Ok(Self::RenameTable { name: alter.name, to: to.clone(), if_exists: alter.if_exists })
-            }
-            _ => Err(Error::unsupported("of ALTER TABLE only ALTER TABLE … RENAME TO … is offered")),
-        }
-    }
-
     /// Whether it yields rows.
     #[must_use]
     pub fn kind(&self) -> StatementKind {
@@ -196,7 +196,8 @@ impl Statement {
             | Self::Change(_)
             | Self::Copy(_)
             | Self::DropTable { .. }
-            | Self::RenameTable { .. } => StatementKind::Update,
+            | Self::Optimize { .. }
+            | Self::AlterTable(_) => StatementKind::Update,
         }
     }
 }
@@ -343,7 +344,7 @@ fn parser(sql: &str) -> Result<DFParser<'_>> {
 /// Depth of nested expressions that the parser follows.
 const RECURSION_LIMIT: usize = 200;
 
-const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE … RENAME, DROP TABLE, SHOW, \
+const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE, DROP TABLE, OPTIMIZE TABLE, SHOW, \
                        DESCRIBE and EXPLAIN are";
 
 fn not_offered(what: &str, instead: &str) -> Error {
@@ -384,6 +385,8 @@ mod tests {
             ("copy t from 'file:///x.csv'", StatementKind::Update),
             ("COPY (select 1) TO 's3://b/x.parquet'", StatementKind::Update),
             ("update t set a = 1", StatementKind::Update),
+            ("optimize table t", StatementKind::Update),
+            ("optimize public.t", StatementKind::Update),
             ("delete from t using u where t.a = u.a", StatementKind::Update),
             ("truncate table t", StatementKind::Update),
             ("merge into t using u on t.a = u.a when matched then delete", StatementKind::Update),
@@ -451,7 +454,9 @@ mod tests {
             "copy t to 'x'",
             "copy t from 'file:///x'",
             "set a = 1",
-            "alter table t add column b int",
+            "optimize table t partition id 'x'",
+            "optimize t where a = 1",
+            "alter table t add column a int, add column b int",
             "explain format graphviz select 1",
             "explain format nothing select 1",
             "explain analyze format tree select 1",

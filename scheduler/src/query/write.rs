@@ -106,6 +106,8 @@ struct Commit<'a> {
     /// The table, and its version, that the rows were made from and that they put an end to.
     based_on: Option<(TableId, u64)>,
     request: WriteRequest,
+    /// The columns that the rows have.
+    schema_version: u64,
 }
 
 /// Carries writes out.
@@ -143,7 +145,8 @@ impl Writer {
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.send(attempt, input, &target, caller).await?;
-        let commit = |rows| Commit { kind, based_on, request: asked_by(caller, rows) };
+        let schema_version = table.schema_version;
+        let commit = |rows| Commit { kind, based_on, request: asked_by(caller, rows), schema_version };
         Ok(self.end(&target, sent, commit, caller, staged).await?)
     }
 
@@ -206,7 +209,8 @@ impl Writer {
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.route(rows, &target, caller).await?;
-        let commit = |rows| Commit { kind, based_on: None, request: asked_by(caller, rows) };
+        let schema_version = table.schema_version;
+        let commit = |rows| Commit { kind, based_on: None, request: asked_by(caller, rows), schema_version };
         self.end(&target, sent, commit, caller, staged).await
     }
 
@@ -269,7 +273,7 @@ impl Writer {
         // Some owners may have sealed: what the transaction had staged there cannot be had back.
         let parts = parts.map_err(super::transaction::given_up)?;
         staged.settle();
-        Ok(Some(OwnWrite { target, sent, parts }))
+        Ok(Some(OwnWrite { target, sent, parts, schema_version: table.schema_version }))
     }
 
     /// Commits all that a transaction has staged. `rows` is what the request is remembered with.
@@ -309,7 +313,7 @@ impl Writer {
     }
 
     async fn rebase_transaction(&self, own: &mut OwnWrites, outdated: &[CommittedPart]) -> Result<()> {
-        for OwnWrite { target, sent, parts } in own.iter_mut() {
+        for OwnWrite { target, sent, parts, .. } in own.iter_mut() {
             let mine: Vec<CommittedPart> =
                 outdated.iter().filter(|part| sent.contains_key(&part.partition)).copied().collect();
             if !mine.is_empty() {
@@ -378,7 +382,8 @@ impl Writer {
             .map(|route| (route.partition, SentRows::none(route.clone())))
             .collect();
         let request = asked_by(caller, table.rows());
-        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request };
+        let schema_version = table.schema_version;
+        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request, schema_version };
         if sent.is_empty() {
             return self.found_nothing(&target, &commit, caller).await;
         }
@@ -433,6 +438,7 @@ impl Writer {
                 },
                 based_on: commit.based_on,
                 request: Some(commit.request.clone()),
+                schema_version: commit.schema_version,
             };
             // From here on a caller that goes away must not take back what may be committed.
             staged.settle();
@@ -557,7 +563,7 @@ impl Writer {
         join_all(calls).await;
     }
 
-    fn client(&self, url: &str) -> Result<ExecutorClient<tonic::transport::Channel>> {
+    pub(super) fn client(&self, url: &str) -> Result<ExecutorClient<tonic::transport::Channel>> {
         Ok(ExecutorClient::new(self.channels.get(url)?)
             .max_decoding_message_size(MAX_REPLY)
             .max_encoding_message_size(MAX_REPLY))
@@ -658,7 +664,7 @@ fn target_within(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Re
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.
-fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
+pub(super) fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
     table
         .partitions
         .values()

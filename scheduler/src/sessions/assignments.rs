@@ -5,14 +5,17 @@ use ancho_common::{ids::ExecutorId, schema::to_ipc};
 use ancho_proto::v1;
 use bytes::Bytes;
 
-use crate::state::{ClusterState, Partition, Table};
+use crate::state::{ClusterState, CommitRecord, Partition, Table};
+
+/// How often the files of a table are looked at although nothing was written.
+const COMPACTION_INTERVAL: &str = "cayenne_compaction_background_interval_ms";
 
 /// Everything in an executor's assignments that can change while its tables exist: compared to tell whether a message
 /// is due, without building it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// Table, partition and epoch.
-    held: Vec<(u64, u64, u64)>,
+    /// Table, with how often its columns and its parameters have changed; partition and epoch.
+    held: Vec<([u64; 3], u64, u64)>,
     /// Committed version of each.
     versions: Vec<u64>,
 }
@@ -23,14 +26,15 @@ impl Digest {
     pub fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
         let mut digest = Self::default();
         for (table, partition) in owned(state, executor) {
-            digest.held.push((table.id.0, partition.id.0, partition.epoch));
+            let definition = [table.id.0, table.schema_version, table.params_version];
+            digest.held.push((definition, partition.id.0, partition.epoch));
             digest.versions.push(partition.version);
         }
         digest
     }
 
-    /// Partitions came, went or changed hands. Otherwise only versions differ, which the executor also learns when a
-    /// write is published.
+    /// Partitions came, went or changed hands, or a table its definition. Otherwise only versions differ, which the executor
+    /// also learns when a write is published.
     #[must_use]
     pub fn holds_others_than(&self, former: &Self) -> bool {
         self.held != former.held
@@ -55,11 +59,7 @@ pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignmen
                 epoch: partition.epoch,
                 version: partition.version,
                 schema,
-                commits: partition
-                    .commits
-                    .iter()
-                    .map(|c| v1::Commit { version: c.version, write_id: c.write_id.to_string() })
-                    .collect(),
+                commits: partition.commits.iter().map(|c| commit(table, c)).collect(),
                 params,
                 primary_key: table.primary_key.clone(),
             }
@@ -79,9 +79,25 @@ fn owned<'a>(
         .filter(|(_, partition)| partition.owners.contains(executor))
 }
 
+fn commit(table: &Table, commit: &CommitRecord) -> v1::Commit {
+    let change = table.alteration(commit.write_id).map(|alteration| {
+        // A change of columns has no part that JSON cannot hold.
+        serde_json::to_string(&alteration.change).unwrap_or_default()
+    });
+    v1::Commit {
+        version: commit.version,
+        write_id: commit.write_id.to_string(),
+        column_change: change.unwrap_or_default(),
+    }
+}
+
 fn params_json(table: &Table) -> String {
-    let params: serde_json::Map<String, serde_json::Value> =
+    let mut params: serde_json::Map<String, serde_json::Value> =
         table.params.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+    if table.dataset.is_some() {
+        // Its rows are replaced as a whole; nothing piles up between two loads.
+        params.entry(COMPACTION_INTERVAL).or_insert_with(|| "0".into());
+    }
     serde_json::Value::Object(params).to_string()
 }
 
@@ -133,6 +149,7 @@ mod tests {
             refreshed: None,
             based_on: None,
             request: None,
+            schema_version: 0,
         });
 
         assert_eq!(Digest::of(&before, &id("b")), Digest::of(&after, &id("b")));
@@ -143,7 +160,10 @@ mod tests {
         assert_eq!(told.partitions.iter().map(|p| p.partition.as_str()).collect::<Vec<_>>(), ["0", "2"]);
         let last = &told.partitions[1];
         assert_eq!((last.partition_id, last.epoch, last.version, last.table.as_str()), (partition.0, 1, 1, "t"));
-        assert_eq!(last.commits, [v1::Commit { version: 1, write_id: write_id.to_string() }]);
+        assert_eq!(
+            last.commits,
+            [v1::Commit { version: 1, write_id: write_id.to_string(), column_change: String::new() }]
+        );
         assert_eq!(from_ipc(&last.schema).unwrap(), schema().0);
         assert_eq!(last.params, r#"{"cayenne_compression":"on"}"#);
         assert!(assignments(&after, &id("c")).partitions.is_empty());

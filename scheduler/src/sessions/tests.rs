@@ -266,6 +266,7 @@ async fn an_executor_registers_and_is_told_what_to_hold_over_the_network() {
             refreshed: None,
             based_on: None,
             request: None,
+            schema_version: 0,
         })
         .await;
     let Down::Assignments(told) = next().await else { panic!() };

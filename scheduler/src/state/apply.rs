@@ -4,6 +4,7 @@ use ancho_common::error::Error;
 use super::{
     cluster::{ClusterState, Dataset, Executor, Liveness},
     command::{Command, Outcome, Refusal, Request, Response, WriteRequest},
+    writes::MadeBy,
     written::WrittenRecord,
 };
 
@@ -50,16 +51,39 @@ impl ClusterState {
             Command::RenewLoad { table } => self.renew_load(table),
             Command::AbandonLoad { table, renewals } => self.abandon_load(table, renewals),
             Command::RenameTable { name, to, if_exists } => self.rename_table(&name, to, if_exists),
+            Command::AlterColumns { table, schema_version, change, write_id } => {
+                self.alter_columns(table, schema_version, change, write_id, now_ms)
+            }
+            Command::SetParams { table, schema_version, params, definition } => {
+                self.set_params(table, schema_version, params, definition)
+            }
             Command::EnsurePartitions { table, partitions } => self.ensure_partitions(table, partitions),
             Command::Place { placements } => self.place(placements),
-            Command::CommitWrite { table, write_id, overwrite, parts, refreshed, based_on, request } => {
+            Command::CommitWrite {
+                table,
+                write_id,
+                overwrite,
+                parts,
+                refreshed,
+                based_on,
+                request,
+                schema_version,
+            } => {
                 if let Some(request) = &request
                     && let Some(rows) = self.written_before(request, write_id)?
                 {
                     return Ok(Outcome::Repeated { rows });
                 }
+                self.check_columns(table, write_id, schema_version)?;
                 let refreshed = refreshed.map(|dataset| Dataset { refreshed_at_ms: Some(now_ms), ..dataset });
-                let outcome = self.commit_write(table, write_id, overwrite, parts, refreshed, based_on)?;
+                let outcome = self.commit_write(
+                    table,
+                    MadeBy { write_id, at_ms: now_ms },
+                    overwrite,
+                    parts,
+                    refreshed,
+                    based_on,
+                )?;
                 if let (Outcome::Committed { .. }, Some(request)) = (&outcome, request) {
                     self.note_written(request, table, write_id, now_ms);
                 }

@@ -8,7 +8,7 @@ use ancho_common::{
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::{answered::Answered, written::Written};
+use super::{alter::Alteration, answered::Answered, written::Written};
 
 /// The whole replicated state. Cloned on write only while a reader holds the former one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -95,6 +95,15 @@ pub struct Table {
     pub load: Option<Load>,
     /// Grows with every commit to the table.
     pub version: u64,
+    /// Grows with every change of its columns.
+    #[serde(default)]
+    pub schema_version: u64,
+    /// Grows with every change of its parameters that is not one of its columns.
+    #[serde(default)]
+    pub params_version: u64,
+    /// The latest changes of its columns, oldest first.
+    #[serde(default)]
+    pub alterations: Vec<Alteration>,
     /// Partitions by id.
     pub partitions: BTreeMap<PartitionId, Partition>,
     /// Statistics over all partitions, one per column of the schema.
@@ -176,6 +185,12 @@ pub struct CommitRecord {
     pub version: u64,
     /// The staged write that became that version.
     pub write_id: WriteId,
+    /// The version of the table that it made; 0 where an earlier release did not note it.
+    #[serde(default)]
+    pub table_version: u64,
+    /// When, in milliseconds since the epoch; 0 where an earlier release did not note it.
+    #[serde(default)]
+    pub at_ms: u64,
 }
 
 /// Statistics of one column. Bounds are text in the partition key's canonical form; every value lies between them, and

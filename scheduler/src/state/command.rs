@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 
 use ancho_common::{
+    alter::ColumnChange,
     error::Error,
     fingerprint::Fingerprint,
     ids::{ExecutorId, PartitionId, RequestId, TableId, WriteId},
@@ -104,6 +105,32 @@ pub enum Command {
         /// The request that asks for the write; one that was applied before is not applied again.
         #[serde(default)]
         request: Option<WriteRequest>,
+        /// The rows have the columns of the table as they were at this [`schema_version`](super::Table::schema_version):
+        /// refused if they have changed since.
+        #[serde(default)]
+        schema_version: u64,
+    },
+    /// Changes a column of a table.
+    AlterColumns {
+        /// Which.
+        table: TableId,
+        /// The change was checked against the columns at this version: refused if they have changed since.
+        schema_version: u64,
+        /// The change.
+        change: ColumnChange,
+        /// What commits call it; chosen by the proposer.
+        write_id: WriteId,
+    },
+    /// Changes the parameters of a table.
+    SetParams {
+        /// Which.
+        table: TableId,
+        /// The parameters were checked against the columns at this version: refused if they have changed since.
+        schema_version: u64,
+        /// All of them, as they will be.
+        params: BTreeMap<String, String>,
+        /// The definition that they are from, of a dataset.
+        definition: Option<String>,
     },
     /// Makes everything visible at once that a transaction has staged, in any number of tables.
     CommitTransaction {
@@ -241,6 +268,9 @@ pub struct TransactionPart {
     pub write_id: WriteId,
     /// What it does.
     pub staged: StagedPart,
+    /// The columns that its rows have, as in [`Command::CommitWrite`].
+    #[serde(default)]
+    pub schema_version: u64,
 }
 
 /// The answer to a request: what happened, or why nothing did.

@@ -7,8 +7,11 @@
 mod cluster;
 mod command;
 
+mod alter;
 mod apply;
 mod executors;
+mod history;
+mod layout;
 mod loads;
 mod tables;
 mod transactions;
@@ -23,6 +26,7 @@ mod invariants;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use alter::{Alteration, fixed_difference};
 pub use cluster::{
     ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Load, Partition, Schema, Table, TableName,
 };
@@ -31,6 +35,7 @@ pub use command::{
     StagedPart, TransactionPart, WriteRequest,
 };
 pub use invariants::violations;
+pub use layout::check_layout;
 pub use tables::MAX_NAME_BYTES;
 pub use writes::KEEP_COMMITS;
 pub use written::{Written, WrittenRecord};

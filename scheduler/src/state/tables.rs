@@ -8,13 +8,15 @@ use ancho_common::{
     error::{Condition, Error},
     ids::{ExecutorId, PartitionId, TableId},
     partition::{PartitionKey, Partitioner},
-    storable::is_key_type,
+    spec::settings::TIME_COLUMN,
+    storable::{is_key_type, is_time_type},
 };
 
 use super::{
     apply::Applied,
     cluster::{ClusterState, Load, Partition, Table, TableName},
     command::{AssignedPartition, NewPartition, NewTable, Outcome, Placement},
+    layout::{check_layout, check_option_column},
     statistics::empty_columns,
 };
 
@@ -36,6 +38,7 @@ impl NewTable {
         let partitioner = Partitioner::try_new(self.schema.0.clone(), &self.partition_spec)
             .map_err(|e| e.context(&format!("table {}", self.name)))?;
         self.check_key_settings()?;
+        check_layout(&self.name, &self.schema.0, &self.params)?;
         if !self.primary_key.is_empty() {
             for column in partitioner.source_columns() {
                 if !self.primary_key.contains(&column) {
@@ -64,14 +67,29 @@ impl NewTable {
                 )));
             }
         }
-        let by_key = self.params.get("cayenne_deletion_mode").is_some_and(|mode| mode == "key");
-        if by_key && self.primary_key.is_empty() {
-            return Err(Error::invalid(format!(
-                "table {}: cayenne_deletion_mode = key needs a PRIMARY KEY",
-                self.name
-            )));
+        if self.primary_key.is_empty() {
+            let of_keys = [
+                ("cayenne_deletion_mode", "key"),
+                ("cayenne_pk_conflict_detection", "none"),
+                ("pk_conflict_detection", "none"),
+            ];
+            let odd = of_keys.iter().find(|(name, value)| self.params.get(*name).is_some_and(|given| given == value));
+            if let Some((name, value)) = odd {
+                return Err(Error::invalid(format!("table {}: {name} = {value} needs a PRIMARY KEY", self.name)));
+            }
+            if let Some(name) =
+                [TIME_COLUMN, "cayenne_pk_keyset_cache_mb"].iter().find(|n| self.params.contains_key(**n))
+            {
+                return Err(Error::invalid(format!("table {}: {name} needs a PRIMARY KEY", self.name)));
+            }
         }
-        Ok(())
+        match self.params.get(TIME_COLUMN) {
+            None => Ok(()),
+            Some(column) => {
+                let instead = "use a timestamp, a date or an integer";
+                check_option_column(&self.name, &self.schema.0, (TIME_COLUMN, column), is_time_type, instead)
+            }
+        }
     }
 
     /// The checks that depend on nothing but the declaration's own text.
@@ -194,6 +212,9 @@ impl ClusterState {
             dataset: new.dataset,
             load: new.loading.then_some(Load { renewals: 0, replaces }),
             version: 0,
+            schema_version: 0,
+            params_version: 0,
+            alterations: Vec::new(),
             partitions: BTreeMap::new(),
             columns,
         };

@@ -1,4 +1,6 @@
 //! Commands one by one, then random sequences of them against the invariants.
+mod alter;
+mod history;
 mod loads;
 mod properties;
 mod transactions;
@@ -136,7 +138,16 @@ impl Cluster {
 }
 
 fn write(table: TableId, write_id: WriteId, parts: Vec<StagedPart>) -> Command {
-    Command::CommitWrite { table, write_id, overwrite: false, parts, refreshed: None, based_on: None, request: None }
+    Command::CommitWrite {
+        table,
+        write_id,
+        overwrite: false,
+        parts,
+        refreshed: None,
+        based_on: None,
+        request: None,
+        schema_version: 0,
+    }
 }
 
 fn overwrite(table: TableId, parts: Vec<StagedPart>, refreshed: Option<Dataset>) -> Command {
@@ -148,6 +159,7 @@ fn overwrite(table: TableId, parts: Vec<StagedPart>, refreshed: Option<Dataset>)
         refreshed,
         based_on: None,
         request: None,
+        schema_version: 0,
     }
 }
 
@@ -437,6 +449,7 @@ fn a_request_that_comes_again_is_not_applied_again() {
         refreshed: None,
         based_on: None,
         request: Some(WriteRequest { id: id.into(), rows: 3, statement: None }),
+        schema_version: 0,
     };
     let outdated = asked(&cluster, "x", Some(7));
     assert!(matches!(cluster.ok(outdated), Outcome::Outdated { .. }));
@@ -463,6 +476,7 @@ fn asked_of_dropped(table: TableId) -> Command {
         refreshed: None,
         based_on: None,
         request: Some(WriteRequest { id: "x".into(), rows: 3, statement: None }),
+        schema_version: 0,
     }
 }
 

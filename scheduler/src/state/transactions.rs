@@ -9,7 +9,7 @@ use ancho_common::{error::Error, ids::TableId};
 
 use super::{
     apply::Applied,
-    cluster::{ClusterState, Table},
+    cluster::{ClusterState, CommitRecord, Table},
     command::{CommittedPart, Outcome, TransactionPart, WriteRequest},
     statistics::Statistics,
     writes::{committed_before, merged_columns, outdated},
@@ -34,7 +34,7 @@ impl ClusterState {
             return Ok(Outcome::Repeated { rows });
         }
         let names = self.names_of(&parts);
-        let outcome = self.commit_transaction(parts)?;
+        let outcome = self.commit_transaction(parts, now_ms)?;
         if let (Outcome::Committed { .. }, Some(WriteRequest { id, rows, statement })) = (&outcome, request)
             && self.written.find(&id).is_none()
             && let Some(version) = self.tables.get(&table).map(|table| table.version)
@@ -53,13 +53,14 @@ impl ClusterState {
         Ok(outcome)
     }
 
-    fn commit_transaction(&mut self, parts: Vec<TransactionPart>) -> Applied {
+    fn commit_transaction(&mut self, parts: Vec<TransactionPart>, at_ms: u64) -> Applied {
         if let Some(parts) = self.committed_transaction(&parts)? {
             return Ok(Outcome::Committed { parts });
         }
         let mut seen = BTreeSet::new();
         let mut behind = Vec::new();
-        for TransactionPart { table, write_id, staged } in &parts {
+        for TransactionPart { table, write_id, staged, schema_version } in &parts {
+            self.check_columns(*table, *write_id, *schema_version)?;
             let table = self.existing_table(*table)?;
             if table.load.is_some() {
                 return Err(Error::conflict(format!(
@@ -88,7 +89,9 @@ impl ClusterState {
             let Some(table) = self.tables.get_mut(&id).map(Arc::make_mut) else { continue };
             for TransactionPart { write_id, staged, .. } in parts {
                 if let Some(partition) = table.partitions.get_mut(&staged.partition) {
-                    partition.take_part(staged, write_id, false, &table.schema.0);
+                    let (version, table_version) = (partition.version + 1, table.version + 1);
+                    let commit = CommitRecord { version, write_id, table_version, at_ms };
+                    partition.take_part(staged, commit, false, &table.schema.0);
                     committed.push(CommittedPart { partition: partition.id, version: partition.version });
                 }
             }

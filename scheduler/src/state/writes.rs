@@ -21,13 +21,22 @@ use super::{
 /// Commits that a partition remembers by write id.
 pub const KEEP_COMMITS: usize = 64;
 
+/// What made a commit, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MadeBy {
+    /// The write.
+    pub(super) write_id: WriteId,
+    /// Milliseconds since the epoch.
+    pub(super) at_ms: u64,
+}
+
 impl ClusterState {
     /// Makes a staged write visible. `refreshed` is set for a write that ends a load of a dataset. The first write of a
     /// table that is to replace another one puts it in that one's place.
     pub(super) fn commit_write(
         &mut self,
         id: TableId,
-        write_id: WriteId,
+        MadeBy { write_id, at_ms }: MadeBy,
         overwrite: bool,
         parts: Vec<StagedPart>,
         refreshed: Option<Dataset>,
@@ -76,7 +85,9 @@ impl ClusterState {
         let mut committed = Vec::with_capacity(parts.len());
         for part in parts {
             if let Some(partition) = table.partitions.get_mut(&part.partition) {
-                partition.take_part(part, write_id, overwrite, &table.schema.0);
+                let commit =
+                    CommitRecord { version: partition.version + 1, write_id, table_version: table.version + 1, at_ms };
+                partition.take_part(part, commit, overwrite, &table.schema.0);
                 committed.push(CommittedPart { partition: partition.id, version: partition.version });
             }
         }
@@ -87,6 +98,18 @@ impl ClusterState {
             table.dataset = refreshed;
         }
         Ok(Outcome::Committed { parts: committed })
+    }
+
+    /// Rows with other columns than the table's must not be committed, unless they were before.
+    pub(super) fn check_columns(&self, id: TableId, write_id: WriteId, schema_version: u64) -> Result<(), Error> {
+        let table = self.existing_table(id)?;
+        if table.schema_version == schema_version || committed_before(table, write_id).is_some() {
+            return Ok(());
+        }
+        Err(Error::conflict(format!(
+            "the columns of table {} were changed while rows were written; nothing was written, run the statement again",
+            table.name
+        )))
     }
 
     /// Rows made from a table must not replace what was written to it since.
@@ -206,7 +229,7 @@ fn check_covered(table: &Table, seen: &BTreeSet<PartitionId>) -> Result<(), Erro
 }
 
 impl Partition {
-    pub(super) fn take_part(&mut self, part: StagedPart, write_id: WriteId, overwrite: bool, schema: &Schema) {
+    pub(super) fn take_part(&mut self, part: StagedPart, commit: CommitRecord, overwrite: bool, schema: &Schema) {
         let former = if overwrite {
             self.bytes = 0;
             Statistics::empty(schema)
@@ -217,11 +240,15 @@ impl Partition {
         self.rows = merged.rows;
         self.columns = merged.columns;
         self.bytes = self.bytes.saturating_add(part.bytes);
-        self.version += 1;
+        self.version = commit.version;
+        self.remember(commit);
+    }
+
+    pub(super) fn remember(&mut self, commit: CommitRecord) {
         if self.commits.len() >= KEEP_COMMITS {
             self.commits.drain(..=self.commits.len() - KEEP_COMMITS);
         }
-        self.commits.push(CommitRecord { version: self.version, write_id });
+        self.commits.push(commit);
     }
 }
 

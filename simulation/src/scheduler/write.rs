@@ -116,7 +116,7 @@ impl Write {
         let request = Some(WriteRequest { id: request_id(self.operation), rows: 1, statement: None });
         if self.in_transaction() {
             let (table, write_id) = (self.id, self.write);
-            let parts = parts.map(|staged| TransactionPart { table, write_id, staged }).collect();
+            let parts = parts.map(|staged| TransactionPart { table, write_id, staged, schema_version: 0 }).collect();
             return Command::CommitTransaction { parts, request };
         }
         Command::CommitWrite {
@@ -127,6 +127,8 @@ impl Write {
             refreshed: None,
             based_on: None,
             request,
+            // Columns do not change here.
+            schema_version: 0,
         }
     }
 

@@ -20,6 +20,8 @@ pub(in crate::query) struct OwnWrite {
     pub(in crate::query) sent: BTreeMap<PartitionId, SentRows>,
     /// What they do, together with the parts of earlier statements in the same partitions.
     pub(in crate::query) parts: Vec<StagedPart>,
+    /// The columns that the rows have.
+    pub(in crate::query) schema_version: u64,
 }
 
 /// The writes of a transaction. Each partition is in one of them: the last that changed it.
@@ -57,11 +59,12 @@ impl OwnWrites {
     pub(in crate::query) fn parts(&self) -> Vec<TransactionPart> {
         let of = |write: &OwnWrite| {
             let (table, write_id) = (write.target.table_id, write.target.write_id);
+            let schema_version = write.schema_version;
             write
                 .parts
                 .iter()
                 .cloned()
-                .map(move |staged| TransactionPart { table, write_id, staged })
+                .map(move |staged| TransactionPart { table, write_id, staged, schema_version })
                 .collect::<Vec<_>>()
         };
         self.writes.iter().flat_map(of).collect()
@@ -129,6 +132,7 @@ mod tests {
             target: Arc::new(target),
             sent: partitions.iter().map(|id| (PartitionId(*id), SentRows::none(route(*id)))).collect(),
             parts: partitions.iter().map(|id| part(*id)).collect(),
+            schema_version: 0,
         }
     }
 

@@ -117,6 +117,7 @@ fn rows_made_from_a_table_do_not_replace_what_was_written_since() {
         refreshed: None,
         based_on: Some((old, version)),
         request: None,
+        schema_version: 0,
     };
     let late = cluster.part(old, 0, 1);
     cluster.ok(write(old, WriteId::new(), vec![late]));

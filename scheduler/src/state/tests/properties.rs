@@ -234,6 +234,7 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                     rows: 1,
                     statement: (write % 2 == 0).then(|| Fingerprint::of(&write.to_string(), None).ok()).flatten(),
                 }),
+                schema_version: 0,
             }
         }
         Step::Repeat { .. } => Command::InitCluster { cluster_id: "c".into() },

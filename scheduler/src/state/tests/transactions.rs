@@ -2,7 +2,7 @@
 use super::*;
 
 fn part(cluster: &Cluster, table: TableId, number: usize, rows: u64) -> TransactionPart {
-    TransactionPart { table, write_id: WriteId::new(), staged: cluster.part(table, number, rows) }
+    TransactionPart { table, write_id: WriteId::new(), staged: cluster.part(table, number, rows), schema_version: 0 }
 }
 
 fn commit(parts: &[TransactionPart], request: &str) -> Command {
@@ -39,7 +39,8 @@ fn all_tables_change_together_or_none() {
     assert_eq!((of(&cluster, t), of(&cluster, u)), ((5, 1), (4, 1)));
     for part in &parts {
         let partition = &cluster.0.tables[&part.table].partitions[&part.staged.partition];
-        assert_eq!(partition.commits, [CommitRecord { version: 1, write_id: part.write_id }]);
+        let commits: Vec<_> = partition.commits.iter().map(|commit| (commit.version, commit.write_id)).collect();
+        assert_eq!(commits, [(1, part.write_id)]);
     }
     let known = cluster.0.written.find("r").unwrap();
     assert_eq!((known.rows, known.table_name.as_str()), (9, "t, u"));

@@ -1,0 +1,61 @@
+//! Short of memory or disk a statement fails, with a clear error; the others and the process go on.
+use ancho_common::error::ErrorKind;
+use ancho_integration::{Client, client::single_integer, cluster::in_process::ClusterBuilder, run, turns};
+use anyhow::{bail, ensure};
+
+use super::refused;
+
+const MEMORY: u64 = 64 << 20;
+
+#[test]
+fn a_disk_that_is_almost_full_takes_no_rows_and_gives_them() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let mut cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        client.update("CREATE TABLE d (k BIGINT, v BIGINT) PARTITION BY (bucket(4, k))").await?;
+        client.update("INSERT INTO d SELECT value, 1 FROM generate_series(1, 1000) AS g(value)").await?;
+        // More than any disk has.
+        cluster.restart_executors(|options| options.disk_reserve_bytes = Some(1 << 60)).await?;
+        for sql in ["INSERT INTO d VALUES (1, 1)", "UPDATE d SET v = 2", "CREATE TABLE x AS SELECT * FROM d"] {
+            refused(&client, sql, ErrorKind::Exhausted, "free").await?;
+        }
+        ensure!(single_integer(&client.query("SELECT sum(v) FROM d").await?)? == 1000, "reads go on");
+        cluster.restart_executors(|options| options.disk_reserve_bytes = Some(1)).await?;
+        client.update("INSERT INTO d VALUES (1001, 1)").await?;
+        ensure!(single_integer(&client.query("SELECT sum(v) FROM d").await?)? == 1001);
+        cluster.stop().await
+    });
+}
+
+#[test]
+fn memory_has_a_bound_and_who_finds_none_fails_alone() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let cluster = ClusterBuilder::default().executors(1).memory(MEMORY).start().await?;
+        let client = cluster.client()?;
+        client.update("CREATE TABLE m (k BIGINT, s VARCHAR) PARTITION BY (bucket(2, k))").await?;
+        let rows =
+            "SELECT value, repeat('x', 100) || CAST(value AS VARCHAR) FROM generate_series(1, 400000) AS g(value)";
+        client.update(&format!("INSERT INTO m {rows}")).await?;
+        // Sorting spills; the rows of one array do not.
+        let sorted = "SELECT count(*) FROM (SELECT s, row_number() OVER (ORDER BY s) AS n FROM m) WHERE n > 0";
+        ensure!(single_integer(&client.query(sorted).await?)? == 400_000);
+        exhausted(&client, "SELECT array_length(array_agg(s ORDER BY s)) FROM m").await?;
+        let wide: Vec<String> = (0..120).map(|i| format!("c{i} BIGINT")).collect();
+        client.update(&format!("CREATE TABLE w ({})", wide.join(", "))).await?;
+        let values: Vec<String> = (0..120).map(|i| i.to_string()).collect();
+        refused(&client, &format!("INSERT INTO w VALUES ({})", values.join(", ")), ErrorKind::Exhausted, "memory")
+            .await?;
+        ensure!(single_integer(&client.query("SELECT count(*) FROM m").await?)? == 400_000, "others go on");
+        cluster.stop().await
+    });
+}
+
+async fn exhausted(client: &Client, sql: &str) -> anyhow::Result<()> {
+    match client.query(sql).await {
+        Err(failure) if failure.kind() == ErrorKind::Exhausted => Ok(()),
+        Err(failure) => bail!("{sql}: {failure}"),
+        Ok(_) => bail!("{sql} found enough memory"),
+    }
+}
