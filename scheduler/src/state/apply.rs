@@ -99,6 +99,11 @@ impl ClusterState {
         let name = match &command {
             Command::CreateTable(table) => table.name.clone(),
             Command::DropTable { name, .. } | Command::RenameTable { name, .. } => name.clone(),
+            Command::AlterColumns { table, .. } | Command::SetParams { table, .. } => match self.tables.get(table) {
+                Some(table) => table.name.clone(),
+                // It says that the table is gone.
+                None => return self.execute(command, now_ms),
+            },
             _ => return Err(Error::internal("a request can name only writes and changes of tables")),
         };
         if let Some(record) = self.written.repeated(&request.id, request.statement)? {
