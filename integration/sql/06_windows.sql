@@ -562,3 +562,16 @@ SELECT id, sum(x) OVER (ORDER BY 1) FROM w_t
 
 -- @query win_named_windows_shared rows=9
 SELECT id, sum(x) OVER w, avg(x) OVER w, min(x) OVER (PARTITION BY g ORDER BY id ROWS 1 PRECEDING) FROM w_t WINDOW w AS (PARTITION BY g ORDER BY id)
+
+-- The encoding of plans drops the filters of window functions.
+-- @query win_filter_partition rows=9
+SELECT id, count(*) FILTER (WHERE x > 1) OVER (PARTITION BY g) FROM w_t
+
+-- @query win_filter_running rows=9
+SELECT id, sum(x) FILTER (WHERE id > 3) OVER (PARTITION BY g ORDER BY id) FROM w_t
+
+-- @query win_filter_all rows=9
+SELECT id, max(x) FILTER (WHERE x < 2) OVER () FROM w_t
+
+-- @query win_filter_sliding rows=9
+SELECT id, sum(x) FILTER (WHERE id > 2) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM w_t

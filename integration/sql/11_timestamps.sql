@@ -338,3 +338,19 @@ SELECT id, count(*) OVER (PARTITION BY date_trunc('month', d) ORDER BY d) FROM t
 9	3
 10	4
 11	5
+
+-- The time of a statement: one in all its parts, and in the tasks of its plan.
+-- @query ts_now
+SELECT count(*), min(now()) = max(now()), min(current_date) = max(CAST(now() AS DATE)), bool_and(now() > TIMESTAMP '2024-01-01'), count(current_time) FROM ts_t
+-- @expect
+7	true	true	true	7
+
+-- @query ts_now_filter
+SELECT id FROM ts_t WHERE ts < now() AND d < current_date AND current_timestamp = now()
+-- @expect
+1
+2
+3
+5
+6
+7

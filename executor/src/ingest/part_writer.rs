@@ -132,6 +132,10 @@ impl PartWriter {
         // Only now are the encoder's buffers gone.
         drop(permit);
         let TransactionSummary { own, whole } = finished.map_err(|e| fault(&partition, &doing, e))?;
+        // What was written went to a directory that was put aside.
+        if partition.is_retired() {
+            return Err(made_anew(&partition, &doing));
+        }
         Ok(Staged { summary: own, whole, base_version })
     }
 
@@ -169,13 +173,12 @@ impl PartWriter {
 
 /// What the engine says, unless the reason is that the partition was made anew with other columns.
 fn fault(partition: &Partition, doing: &str, error: cayenne::Error) -> Error {
-    if partition.is_retired() {
-        let table = &partition.identity().table;
-        return Error::stale_route(format!(
-            "{doing}: the columns of table {table} were changed; read the routes again"
-        ));
-    }
-    from_storage(doing, error)
+    if partition.is_retired() { made_anew(partition, doing) } else { from_storage(doing, error) }
+}
+
+fn made_anew(partition: &Partition, doing: &str) -> Error {
+    let table = &partition.identity().table;
+    Error::stale_route(format!("{doing}: the columns of table {table} were changed; read the routes again"))
 }
 
 fn same_types(batch: &RecordBatch, schema: &SchemaRef) -> bool {

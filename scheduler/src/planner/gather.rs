@@ -43,16 +43,17 @@ fn needs_one_piece(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         for expr in node.expressions() {
-            found |= expr.exists(|e| Ok(ignores_nulls(e) || groups_by_nothing(e)))?;
+            found |= expr.exists(|e| Ok(is_reduced_window(e) || groups_by_nothing(e)))?;
         }
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
 }
 
-/// The plan encoding drops `IGNORE NULLS` of window functions.
-fn ignores_nulls(expr: &Expr) -> bool {
-    matches!(expr, Expr::WindowFunction(w) if w.params.null_treatment == Some(NullTreatment::IgnoreNulls))
+/// The plan encoding drops `IGNORE NULLS` and `FILTER` of window functions.
+fn is_reduced_window(expr: &Expr) -> bool {
+    let Expr::WindowFunction(window) = expr else { return false };
+    window.params.null_treatment == Some(NullTreatment::IgnoreNulls) || window.params.filter.is_some()
 }
 
 /// The plan encoding cannot tell `GROUPING SETS (())` from no grouping.

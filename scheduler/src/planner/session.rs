@@ -184,6 +184,9 @@ impl Sessions {
         running.name_in(&mut header);
         config.set_distributed_passthrough_headers(header)?;
         config.set_extension(Arc::new(EndOfTask(running.end())));
+        // What `now()` and its kind are, the same in all parts of a statement.
+        let options = Arc::clone(session.config().options());
+        session.execution_props_mut().mark_start_execution(options);
         Ok((session, running))
     }
 }

@@ -401,7 +401,8 @@ impl Writer {
     /// # Errors
     /// Those of the log.
     pub async fn nothing(&self, table: &Table, caller: &Caller) -> Result<u64> {
-        let commit = Commit { kind: WriteKind::Append, based_on: None, request: asked_by(caller, 0) };
+        let (request, schema_version) = (asked_by(caller, 0), table.schema_version);
+        let commit = Commit { kind: WriteKind::Append, based_on: None, request, schema_version };
         self.found_nothing(&target_with(table, commit.kind, Vec::new()), &commit, caller).await
     }
 
