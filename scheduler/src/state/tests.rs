@@ -497,6 +497,7 @@ fn what_a_named_request_did_is_remembered_also_if_it_was_nothing() {
         refreshed: None,
         based_on: None,
         request: Some(request),
+        schema_version: 0,
     };
     let nothing = write(&cluster, request("x", "DELETE FROM t WHERE k = 1", 0), 0);
     assert_eq!(cluster.ok(nothing), Outcome::Committed { parts: vec![] });
