@@ -1029,10 +1029,16 @@ SELECT id, k, v, w FROM j_a JOIN j_b USING (id, k)
 1	10	a1	b1
 2	20	a2	b2
 
--- The engine takes the merged column of a FULL JOIN ... USING from the left side; the case pins only that placement does not matter.
+-- The engine takes the merged column of a FULL or RIGHT JOIN ... USING from the left side, where rows of the right side have NULL.
 
--- @query join_full_using rows=11
+-- @query join_full_using error expect_only
 SELECT k, a.id, b.id FROM j_a a FULL JOIN j_b b USING (k)
+
+-- @query join_right_using error expect_only
+SELECT k, a.id, b.id FROM j_a a RIGHT JOIN j_b b USING (k)
+
+-- @query join_full_natural error expect_only
+SELECT count(*) FROM j_a NATURAL FULL JOIN j_b
 
 -- @query join_left_using_coalesced
 SELECT id, v, w FROM j_a LEFT JOIN j_b USING (id)

@@ -511,3 +511,22 @@ SELECT v FROM n_or WHERE CASE WHEN v > 2 THEN true ELSE coalesce(id NOT IN (SELE
 -- @expect
 1
 3
+
+-- An aggregate has a row without any below it; the join that the engine makes of a correlated one has none.
+-- @query exists_correlated_aggregate error expect_only
+SELECT x FROM (VALUES (1), (2)) a(x) WHERE EXISTS (SELECT count(*) FROM (VALUES (5)) b(y) WHERE b.y = a.x)
+
+-- @query not_exists_correlated_aggregate error expect_only
+SELECT x FROM (VALUES (1), (2)) a(x) WHERE NOT EXISTS (SELECT max(y) FROM (VALUES (5)) b(y) WHERE b.y = a.x)
+
+-- @query in_correlated_aggregate error expect_only
+SELECT x FROM (VALUES (1), (2)) a(x) WHERE 0 IN (SELECT count(*) FROM (VALUES (5)) b(y) WHERE b.y = a.x)
+
+-- @query exists_correlated_offset error expect_only
+SELECT x FROM (VALUES (1), (2)) a(x) WHERE EXISTS (SELECT 1 FROM (VALUES (1)) b(y) WHERE b.y = a.x OFFSET 1)
+
+-- @query exists_uncorrelated_aggregate
+SELECT x FROM (VALUES (1), (2)) a(x) WHERE EXISTS (SELECT count(*) FROM (VALUES (5)) b(y) WHERE b.y = 6)
+-- @expect
+1
+2

@@ -323,13 +323,16 @@ VALUES (1, 'a'), (2, 'b') UNION VALUES (2, 'b'), (3, 'c')
 2	b
 3	c
 
--- The engine gives INTERSECT ALL and EXCEPT ALL the semantics of a semi and an anti join; the cases pin only that placement does not matter.
+-- The engine gives INTERSECT ALL and EXCEPT ALL the semantics of a semi and an anti join, which do not count.
 
--- @query set_intersect_all rows=6
+-- @query set_intersect_all error expect_only
 SELECT k, s FROM u_x INTERSECT ALL SELECT k, s FROM u_y
 
--- @query set_except_all rows=2
+-- @query set_except_all error expect_only
 SELECT k, s FROM u_x EXCEPT ALL SELECT k, s FROM u_y
+
+-- @query set_except_all_inside error expect_only
+SELECT count(*) FROM ((SELECT k FROM u_x) UNION (SELECT k FROM u_x EXCEPT ALL SELECT k FROM u_y)) s
 
 -- @query set_limit_over_union ordered
 SELECT k, s FROM u_x UNION SELECT k, s FROM u_y ORDER BY k NULLS LAST, s NULLS LAST LIMIT 3 OFFSET 1

@@ -354,3 +354,16 @@ SELECT id FROM ts_t WHERE ts < now() AND d < current_date AND current_timestamp 
 5
 6
 7
+
+-- The engine compares intervals month by month, then day by day.
+-- @query ts_interval_compared error expect_only
+SELECT id FROM ts_t WHERE TIMESTAMP '2024-03-01' - ts > INTERVAL '10 days'
+
+-- @query ts_interval_equal error expect_only
+SELECT count(*) FROM ts_t WHERE INTERVAL '24 hours' = INTERVAL '1 day'
+
+-- @query ts_interval_by_points
+SELECT id FROM ts_t WHERE TIMESTAMP '2024-03-15' > ts + INTERVAL '10 days' AND ts > TIMESTAMP '2000-01-01'
+-- @expect
+1
+7

@@ -6,6 +6,7 @@
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
 //! * [`single_row`] – subqueries that stand for one value, in forms that the engine plans
+//! * [`misread`] – what the engine would answer wrongly, refused
 //! * [`recursion`] – tables inside recursive terms, gathered first
 //! * [`pushdown`] – filters are pushed into scans by the positions of their columns
 //! * [`rules`] – the rules of the physical optimizer, in order
@@ -23,6 +24,7 @@ pub mod colocate;
 pub mod gather;
 pub mod guard;
 pub mod handlers;
+pub mod misread;
 pub mod partitioners;
 pub mod pushdown;
 pub mod recursion;

@@ -29,7 +29,7 @@ use url::Url;
 
 use super::names;
 use crate::planner::{
-    gather, guard, recursion,
+    gather, guard, misread, recursion,
     refusal::{PlanError, PlanResult},
     session, single_row, subqueries,
 };
@@ -89,6 +89,7 @@ impl Attempt {
     /// The statement is wrong or does not fit the parameters.
     pub async fn logical(&self, statement: DfStatement, parameters: Option<&RecordBatch>) -> Result<LogicalPlan> {
         let plan = self.session.statement_to_plan(statement).await?;
+        misread::check(&plan)?;
         bind(single_row::rewrite(plan)?, parameters)
     }
 
