@@ -341,7 +341,7 @@ SELECT id, count(*) OVER (PARTITION BY date_trunc('month', d) ORDER BY d) FROM t
 
 -- The time of a statement: one in all its parts, and in the tasks of its plan.
 -- @query ts_now
-SELECT count(*), min(now()) = max(now()), min(current_date) = max(CAST(now() AS DATE)), bool_and(now() > TIMESTAMP '2024-01-01'), count(current_time) FROM ts_t
+SELECT count(*), min(now()) = max(now()), bool_and(now() > TIMESTAMP '2024-01-01'), bool_and(current_date > DATE '2024-01-01'), count(current_time) FROM ts_t
 -- @expect
 7	true	true	true	7
 

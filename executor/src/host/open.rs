@@ -4,6 +4,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use ancho_common::ids::PartitionId;
@@ -25,6 +27,10 @@ use crate::{
 
 /// Partitions opened at the same time: each waits for the disk most of the time.
 const OPEN_AT_ONCE: usize = 16;
+
+/// How long a former holder may take to let go of a directory, and the pause between two looks.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Size of data files where none is asked for and the directory is in memory: they are rewritten at no cost of a disk.
 const MEMORY_FILE_BYTES: u64 = 64 << 20;
@@ -95,9 +101,20 @@ fn list(dir: &Path) -> Result<Vec<(PartitionId, PathBuf)>> {
     Ok(found)
 }
 
+/// Opens a directory that a reader or a compaction of a former holder may still have open for a moment. Blocks.
+fn open_when_released(path: &Path, options: &cayenne::PartitionOptions) -> cayenne::Result<Partition> {
+    let started = Instant::now();
+    loop {
+        match Partition::open(path, options.clone()) {
+            Err(cayenne::Error::InUse { .. }) if started.elapsed() < RELEASE_PATIENCE => thread::sleep(RELEASE_PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Opens one directory and checks that it is what its name says.
 pub(super) fn open_one(id: PartitionId, path: &Path, options: cayenne::PartitionOptions) -> Store {
-    match Partition::open(path, options) {
+    match open_when_released(path, &options) {
         Ok(partition) if partition.identity().partition_id == id.0 => Store::Open(partition),
         Ok(partition) => {
             let found = partition.identity().partition_id;

@@ -1,5 +1,8 @@
 //! `ALTER TABLE`: columns come, go, are renamed and widened, also beside writers and across a restart.
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use ancho_common::error::ErrorKind;
 use ancho_integration::{
@@ -108,6 +111,8 @@ fn columns_change_beside_writers_and_none_of_their_rows_is_lost() {
                 client.update(&format!("ALTER TABLE w ADD COLUMN c{round} BIGINT")).await?;
                 client.update(&format!("ALTER TABLE w RENAME COLUMN c{round} TO d{round}")).await?;
                 client.update(&format!("ALTER TABLE w DROP COLUMN d{round}")).await?;
+                // A writer that meets a change runs again; it must find a moment without one.
+                tokio::time::sleep(Duration::from_millis(150)).await;
             }
             done.store(true, Ordering::Relaxed);
             anyhow::Ok(())
