@@ -25,6 +25,7 @@ pub struct ClusterBuilder {
     transaction_idle: Duration,
     session_ttl: Duration,
     memory_bytes: u64,
+    disk_reserve_bytes: Option<u64>,
 }
 
 impl Default for ClusterBuilder {
@@ -38,6 +39,7 @@ impl Default for ClusterBuilder {
             // A debug build on a busy machine may pause for long.
             session_ttl: Duration::from_secs(30),
             memory_bytes: 0,
+            disk_reserve_bytes: None,
         }
     }
 }
@@ -71,6 +73,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Free bytes of the disk below which executors take no rows.
+    #[must_use]
+    pub fn disk_reserve(mut self, bytes: u64) -> Self {
+        self.disk_reserve_bytes = Some(bytes);
+        self
+    }
+
     /// How long a query waits for a partition that nobody serves.
     #[must_use]
     pub fn partition_wait(mut self, wait: Duration) -> Self {
@@ -99,11 +108,12 @@ impl ClusterBuilder {
             executor_options.push(ExecutorOptions {
                 streams: u32::try_from(self.streams)?,
                 memory_bytes: self.memory_bytes,
+                disk_reserve_bytes: self.disk_reserve_bytes,
                 ..ExecutorOptions::new(dir.path().join(format!("executor-{number}")), urls.clone())
             });
         }
         let executors = start_executors(&executor_options).await?;
-        let cluster = Cluster { options, schedulers, executor_options, executors, dir };
+        let cluster = Cluster { options, schedulers, executors, dir };
         cluster.wait_ready().await?;
         Ok(cluster)
     }
@@ -139,7 +149,6 @@ impl ClusterBuilder {
 pub struct Cluster {
     options: Vec<SchedulerOptions>,
     schedulers: Vec<SchedulerHandle>,
-    executor_options: Vec<ExecutorOptions>,
     executors: Vec<ExecutorHandle>,
     dir: TempDir,
 }
@@ -197,19 +206,6 @@ impl Cluster {
             options.streams = Some(streams);
         }
         self.schedulers = start_schedulers(&self.options).await?;
-        self.wait_ready().await
-    }
-
-    /// Stops the executors and starts them again on the same data, with changed options.
-    ///
-    /// # Errors
-    /// As [`ClusterBuilder::start`].
-    pub async fn restart_executors(&mut self, change: impl Fn(&mut ExecutorOptions)) -> anyhow::Result<()> {
-        for executor in self.executors.drain(..) {
-            executor.shutdown().await;
-        }
-        self.executor_options.iter_mut().for_each(change);
-        self.executors = start_executors(&self.executor_options).await?;
         self.wait_ready().await
     }
 
