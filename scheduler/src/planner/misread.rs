@@ -6,7 +6,7 @@ use ancho_common::error::{Error, Result};
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        DFSchema, JoinConstraint, JoinType,
+        DFSchema, JoinConstraint, JoinType, ScalarValue,
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
@@ -95,9 +95,13 @@ fn shape(subquery: &Subquery) -> Shape {
     }
 }
 
-/// Intervals are compared month by month, then day by day: 40 days come before one month, and 24 hours are no day.
+/// Intervals are compared month by month, then day by day: 40 days come before one month, and 24 hours are no day. One that
+/// is written in hours and below is compared rightly with a difference of timestamps.
 fn compared_intervals(expr: &Expr, schema: &DFSchema) -> Option<&'static str> {
-    let interval = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Interval(_)));
+    let interval = |side: &Expr| match side {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.months != 0 || value.days != 0,
+        other => matches!(other.get_type(schema), Ok(DataType::Interval(_))),
+    };
     let compared = match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let compares = matches!(
@@ -118,7 +122,7 @@ fn compared_intervals(expr: &Expr, schema: &DFSchema) -> Option<&'static str> {
         _ => false,
     };
     compared.then_some(
-        "intervals cannot be compared, since a month has no fixed length: compare points in time instead, such as \
-         a > b + INTERVAL '10 days', or seconds by date_part('epoch', …)",
+        "intervals of days and months cannot be compared, since they have no fixed length: compare points in time instead, \
+         such as a > b + INTERVAL '10 days', or write the interval in hours",
     )
 }
