@@ -1,6 +1,7 @@
 //! The manifest of a partition at one version. As JSON it is what snapshots store and what peers send first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -179,9 +180,13 @@ impl PartitionManifest {
         if head.format != FORMAT {
             return Err(Error::ManifestFormat { found: head.format, supported: FORMAT });
         }
-        let manifest: Self = serde_json::from_slice(json).map_err(|error| damaged(error.to_string()))?;
-        manifest.check()?;
-        Ok(manifest)
+        // The reader of the statistics' encoding panics where an offset in it is damaged.
+        let decoded = catch_unwind(|| {
+            let manifest: Self = serde_json::from_slice(json).map_err(|error| damaged(error.to_string()))?;
+            manifest.check()?;
+            Ok(manifest)
+        });
+        decoded.unwrap_or_else(|_| Err(damaged("its statistics cannot be read".to_owned())))
     }
 
     /// As JSON, the same bytes for the same manifest.
