@@ -13,9 +13,6 @@ output. A failed request is answered with {"error": ...} and leaves the process 
     rows to `result` (an Arrow IPC stream) is not part of it. Answer: {"ms": ..., "rows": n}.
 """
 
-import json
-import os
-import sys
 import time
 
 import duckdb
@@ -74,22 +71,12 @@ def query(request):
 OPERATIONS = {"open": open_database, "load": load, "query": query}
 
 
-def main():
-    # Whatever a library prints goes to standard error, so that it cannot break into an answer.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
+def roll_back():
+    if connection is not None:
         try:
-            request = json.loads(line)
-            answer = OPERATIONS[request["op"]](request)
-        except Exception as error:  # the peer reports every failure to the parent
-            if connection is not None:
-                try:
-                    connection.execute("ROLLBACK")
-                except duckdb.Error:
-                    pass
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
+            connection.execute("ROLLBACK")
+        except duckdb.Error:
+            pass
 
 
-main()
+serve(OPERATIONS, roll_back)

@@ -22,10 +22,8 @@ output. A failed request is answered with {"error": ...}. Times are in seconds a
     Writes a table as Parquet compressed with zstd. Answer: {"bytes": n}.
 """
 
-import json
 import os
 import sqlite3
-import sys
 import threading
 import time
 
@@ -140,17 +138,4 @@ OPERATIONS = {
 }
 
 
-def main():
-    # Whatever a library prints goes to standard error, so that it cannot break into an answer.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        try:
-            request = json.loads(line)
-            answer = OPERATIONS[request["op"]](request)
-        except Exception as error:  # the peer reports every failure to the parent
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
-main()
+serve(OPERATIONS)

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The program of the child process; its protocol is described at its top.
-const SCRIPT: &str = include_str!("../../python/duckdb_peer.py");
+const SCRIPT: &str = concat!(include_str!("../../python/serve.py"), include_str!("../../python/duckdb_peer.py"));
 
 /// A running DuckDB with the tables loaded. Dropping it ends the process.
 pub struct DuckDbEngine {

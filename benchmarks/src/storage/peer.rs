@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// The program of the process; its protocol is described at its top.
-const SCRIPT: &str = include_str!("../../python/storage_peer.py");
+const SCRIPT: &str = concat!(include_str!("../../python/serve.py"), include_str!("../../python/storage_peer.py"));
 
 /// The running process.
 pub(super) struct StoragePeer(Peer);

@@ -14,30 +14,8 @@ use cayenne::{
 use tempfile::TempDir;
 use uuid::Uuid;
 
+use crate::failing_step::At;
 use crate::harness::*;
-
-/// Lets a step pass a number of times and then does what it was told, for good.
-#[derive(Debug)]
-struct At {
-    step: Step,
-    left: AtomicUsize,
-    outcome: Outcome,
-    hit: AtomicUsize,
-}
-
-impl Failpoints for At {
-    fn at(&self, step: Step) -> Outcome {
-        if step != self.step {
-            return Outcome::Continue;
-        }
-        if self.left.load(Ordering::SeqCst) > 0 {
-            self.left.fetch_sub(1, Ordering::SeqCst);
-            return Outcome::Continue;
-        }
-        self.hit.fetch_add(1, Ordering::SeqCst);
-        self.outcome
-    }
-}
 
 fn options(failpoints: Option<Arc<dyn Failpoints>>) -> PartitionOptions {
     PartitionOptions {

@@ -13,6 +13,7 @@ use cayenne::{
 use tempfile::TempDir;
 use uuid::Uuid;
 
+use crate::failing_step::At;
 use crate::harness::*;
 use crate::keyed::*;
 
@@ -20,29 +21,6 @@ use crate::keyed::*;
 const KEYS: i64 = 1_200;
 /// The last version of the workload.
 const LAST: u64 = 6;
-
-/// Lets a step pass a number of times and then does what it was told, for good.
-#[derive(Debug)]
-struct At {
-    step: Step,
-    left: AtomicUsize,
-    outcome: Outcome,
-    hit: AtomicUsize,
-}
-
-impl Failpoints for At {
-    fn at(&self, step: Step) -> Outcome {
-        if step != self.step {
-            return Outcome::Continue;
-        }
-        if self.left.load(Ordering::SeqCst) > 0 {
-            self.left.fetch_sub(1, Ordering::SeqCst);
-            return Outcome::Continue;
-        }
-        self.hit.fetch_add(1, Ordering::SeqCst);
-        self.outcome
-    }
-}
 
 fn options(in_memory: bool, failpoints: Option<Arc<dyn Failpoints>>) -> PartitionOptions {
     PartitionOptions {

@@ -6,6 +6,7 @@ mod columns;
 mod compaction;
 mod crash;
 mod deletes;
+mod failing_step;
 mod file_order;
 mod format;
 mod harness;
