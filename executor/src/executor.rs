@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::{
+    copy::TransferService,
     disk::DiskSpace,
     error::{Error, Result},
     host::{Assignments, HostOptions, PartitionHost, PartitionInfo},
@@ -56,6 +57,7 @@ struct Running {
     address: SocketAddr,
     host: Arc<PartitionHost>,
     ingest: Ingest,
+    transfer: TransferService,
     status: watch::Receiver<SessionStatus>,
     stop_session: watch::Sender<bool>,
     stop_server: CancellationToken,
@@ -104,9 +106,11 @@ impl Executor {
         let lease = Arc::new(Lease::default());
         let resources = Resources::new(&options, &data_dir)?;
         resources.report();
-        let host = PartitionHost::open(&data_dir, Arc::clone(&lease), resources.of_host(host_options)).await?;
+        let host_options = HostOptions { copy_rate: options.copy_bytes_per_second, ..resources.of_host(host_options) };
+        let host = PartitionHost::open(&data_dir, Arc::clone(&lease), host_options).await?;
         let incarnation = Uuid::new_v4().to_string();
         let ingest = Ingest::new(Arc::clone(&host), &incarnation, options.memory_bytes);
+        let transfer = TransferService::new(Arc::clone(&host));
 
         let (status, status_receiver) = watch::channel(SessionStatus::default());
         let (assignments, assignments_receiver) = watch::channel(None);
@@ -116,6 +120,7 @@ impl Executor {
             lease,
             loaded: host.loaded(),
             hindered: host.hindered(),
+            copies: host.copies().clone(),
             assignments,
             status,
             disk: Arc::clone(&disk),
@@ -131,6 +136,7 @@ impl Executor {
             address,
             host,
             ingest,
+            transfer,
             status: status_receiver,
             stop_session,
             stop_server,
@@ -168,7 +174,8 @@ fn routes(running: &Running, options: &ExecutorOptions, resources: &Resources) -
     let stopped = |e: ancho_common::error::Error| Error::Stopped(e.to_string());
     let worker = query_worker(host, options.scheduler_urls.clone(), resources.of_queries()?);
     let tasks = OnCompute::new(worker.into_worker_server(), Compute::start().map_err(stopped)?);
-    Ok(Routes::new(running.ingest.clone().into_server()).add_service(tasks))
+    let routes = Routes::new(running.ingest.clone().into_server());
+    Ok(routes.add_service(running.transfer.clone().into_server()).add_service(tasks))
 }
 
 fn hello(options: &ExecutorOptions, data_dir: &DataDir, incarnation: &str, url: &str) -> proto::Hello {
@@ -238,6 +245,7 @@ async fn sweep_loop(running: Arc<Running>, data_dir: Arc<DataDir>, disk: Arc<Dis
             disk.set(running.host.used_bytes(), space.free);
         }
         running.ingest.reap().await;
+        running.transfer.reap();
         running.host.sweep().await;
         metric::measure_engine(&running.host, pool.reserved());
         if running.metrics_address.is_some() {

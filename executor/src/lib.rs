@@ -16,10 +16,12 @@
 //! * [`identity`] – the data directory: who this is, which cluster it belongs to, one process at a time
 //! * [`session`] – the session with the leader, and the lease that it gives
 //! * [`host`] – the partitions: assigned, loaded, published, pinned, scanned
+//! * [`copy`] – partitions that come from other executors, or go to them
 //! * [`ingest`] – writes: stage, seal, publish, discard
 //!
 //! Nothing here knows of Raft: a set of assignments, each partition with epoch, version and latest commits, is all that
 //! an executor learns of the cluster.
+pub mod copy;
 pub mod error;
 pub mod executor;
 pub mod host;

@@ -7,6 +7,7 @@
 //! | `ancho_executor_staged_rows_total` | counter | | rows made durable, whether or not they were committed later |
 //! | `ancho_executor_staged_bytes_total` | counter | | their bytes in data files |
 //! | `ancho_executor_scans_total` | counter | | scans of partitions that were begun |
+//! | `ancho_executor_copied_bytes_total` | counter | | bytes of partitions that came from other executors |
 //! | `ancho_scan_rows_total` | counter | | rows that came out of them |
 //! | `cayenne_data_dir_bytes` | gauge | `executor`, `kind` | bytes on disk: `data`, `metastore`, `aside` |
 //! | `cayenne_memory_account_bytes` | gauge | `kind` | memory: `write_buffer` is rows that wait for their file, `pool` what queries and writes hold, `compaction` what it holds, `footer_cache_limit` the most that footers may |
@@ -34,6 +35,7 @@ const SESSION_HELD: &str = "ancho_executor_session_held";
 pub(crate) const STAGED_ROWS: &str = "ancho_executor_staged_rows_total";
 pub(crate) const STAGED_BYTES: &str = "ancho_executor_staged_bytes_total";
 pub(crate) const SCANS: &str = "ancho_executor_scans_total";
+pub(crate) const COPIED_BYTES: &str = "ancho_executor_copied_bytes_total";
 const DATA_DIR_BYTES: &str = "cayenne_data_dir_bytes";
 const MEMORY_BYTES: &str = "cayenne_memory_account_bytes";
 const CACHED_FOOTERS: &str = "cayenne_cached_footers";
@@ -52,6 +54,7 @@ pub(crate) fn describe() {
     describe_counter!(STAGED_ROWS, "Rows made durable");
     describe_counter!(STAGED_BYTES, Unit::Bytes, "Bytes of data files made durable");
     describe_counter!(SCANS, "Scans of partitions that were begun");
+    describe_counter!(COPIED_BYTES, Unit::Bytes, "Bytes of partitions that came from other executors");
     describe_counter!("ancho_scan_rows_total", "Rows that came out of scans");
     describe_gauge!(DATA_DIR_BYTES, Unit::Bytes, "Bytes on disk, by kind");
     describe_gauge!(MEMORY_BYTES, Unit::Bytes, "Memory of the storage engine, by kind");

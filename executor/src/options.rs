@@ -27,6 +27,8 @@ pub struct ExecutorOptions {
     /// Bytes that writes leave free on the disk of the data directory; `None` for a twentieth of it, at most 1 GiB. With
     /// fewer free no rows are taken in, while reads go on.
     pub disk_reserve_bytes: Option<u64>,
+    /// Bytes that copies of partitions from other executors may fetch in a second, all together; no limit if `None`.
+    pub copy_bytes_per_second: Option<u64>,
     /// Failure domain it stands in, for people and later for placement.
     pub zone: Option<String>,
     /// Where Prometheus finds `/metrics`; nowhere if `None`.
@@ -48,6 +50,7 @@ impl ExecutorOptions {
             compaction_threads: 1,
             footer_cache_bytes: 128 << 20,
             disk_reserve_bytes: None,
+            copy_bytes_per_second: None,
             zone: None,
             metrics: None,
         }

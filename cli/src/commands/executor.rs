@@ -53,6 +53,9 @@ pub struct Args {
     /// default a twentieth of the disk, at most 1GiB
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     disk_reserve: Option<u64>,
+    /// Bytes per second that copies of partitions from other executors may take, all together; no limit by default
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    copy_rate: Option<u64>,
     /// Port for Prometheus: /metrics, at the address it listens on; without it nothing is served
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
@@ -87,6 +90,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     options.compaction_threads = usize::try_from(args.compaction_threads)?;
     options.footer_cache_bytes = args.footer_cache;
     options.disk_reserve_bytes = args.disk_reserve;
+    options.copy_bytes_per_second = args.copy_rate;
     let handle = Executor::start(options).await?;
     let metrics = handle.metrics_address().map(|at| format!(", metrics http://{at}/metrics")).unwrap_or_default();
     let line = format!("executor ready: {} at {}{metrics}", handle.id(), handle.url());

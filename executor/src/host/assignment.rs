@@ -12,6 +12,7 @@ use arrow::datatypes::SchemaRef;
 use cayenne::{TableSettings, WriteOptions};
 
 use super::table_params::{self, TableTuning};
+use crate::copy::CopyWanted;
 
 /// One partition to hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +41,32 @@ pub struct Assignment {
     pub write_options: WriteOptions,
     /// What else these parameters say.
     pub tuning: TableTuning,
+    /// What is to be done with it.
+    pub duty: Duty,
+    /// Who has its rows, if that is not (only) this executor.
+    pub source: Option<CopySource>,
+}
+
+/// What is to be done with a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// It is this executor's.
+    Hold,
+    /// It is another one's, to be copied.
+    Copy,
+    /// It is another one's, who took it over: what was planned before is still read here.
+    Leave,
+}
+
+/// An executor that has a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopySource {
+    /// Where it is reached.
+    pub url: String,
+    /// The epoch under which it has it.
+    pub epoch: u64,
+    /// The version that it has at least.
+    pub version: u64,
 }
 
 /// One entry of a set.
@@ -52,6 +79,21 @@ pub struct Wanted {
 }
 
 impl Assignment {
+    /// What to copy, if there is anybody to copy from.
+    #[must_use]
+    pub fn to_copy(&self) -> Option<CopyWanted> {
+        let source = self.source.as_ref()?;
+        // A former owner goes no further than it was.
+        let version = if self.duty == Duty::Copy { self.version } else { source.version };
+        Some(CopyWanted {
+            epoch: self.epoch,
+            url: source.url.clone(),
+            source_epoch: source.epoch,
+            version,
+            write: self.commits.get(&version).copied(),
+        })
+    }
+
     /// The partition as errors name it.
     #[must_use]
     pub fn place(&self) -> String {
@@ -137,6 +179,16 @@ fn assignment<'a>(
         settings,
         write_options: table_params::write_options(&params).map_err(bad)?,
         tuning: table_params::tuning(&params).map_err(bad)?,
+        duty: match message.duty() {
+            proto::Duty::Hold => Duty::Hold,
+            proto::Duty::Copy => Duty::Copy,
+            proto::Duty::Leave => Duty::Leave,
+        },
+        source: message.source.as_ref().map(|source| CopySource {
+            url: source.url.clone(),
+            epoch: source.epoch,
+            version: source.version,
+        }),
     })
 }
 
@@ -161,6 +213,7 @@ mod tests {
             commits: vec![],
             params: r#"{"cayenne_target_file_size_mb":"64","cayenne_compression_strategy":"zstd"}"#.into(),
             primary_key: vec![],
+            ..Default::default()
         };
         let bad_schema = proto::Assignment { partition_id: 2, schema: vec![1, 2].into(), ..good.clone() };
         let bad_params = proto::Assignment { partition_id: 3, params: "[]".into(), ..good.clone() };

@@ -2,6 +2,7 @@
 //! handed to readers and writers that come with the right epoch and version.
 //!
 //! * [`assignment`] – what the schedulers say, checked on receipt
+//! * `adopt` – a copy takes its place
 //! * `columns` – columns here and those of the table
 //! * `slot` – one partition: on disk, assigned, committed
 //! * [`tenure`] – what the schedulers said of a partition, and what follows: the rules, without disk and clock
@@ -16,6 +17,7 @@
 //! * `verify` – what is stored is read again
 //! * `usage` – bytes on disk by kind
 //! * `sweep` – what is left behind goes: unassigned partitions, superseded versions
+mod adopt;
 pub mod assignment;
 mod columns;
 mod open;
@@ -52,11 +54,11 @@ use tokio::sync::watch;
 use self::slot::Slot;
 pub(crate) use self::storage_error::from_storage;
 pub use self::{
-    assignment::{Assignment, Assignments, Wanted},
+    assignment::{Assignment, Assignments, Duty, Wanted},
     table_params::TableTuning,
     verify::verify_directory,
 };
-use crate::session::Lease;
+use crate::{copy::Copies, session::Lease};
 
 /// Hindrances that are reported. They travel with every beat; when there are more, one cause is behind them all.
 const MOST_HINDRANCES: usize = 200;
@@ -123,6 +125,8 @@ pub struct HostOptions {
     pub key_memory_bytes: usize,
     /// What compaction may use.
     pub compaction: CompactionRunnerOptions,
+    /// Bytes that copies from other executors may fetch in a second, all together; no limit if `None`.
+    pub copy_rate: Option<u64>,
 }
 
 impl Default for HostOptions {
@@ -137,6 +141,7 @@ impl Default for HostOptions {
             },
             key_memory_bytes: 256 << 20,
             compaction: CompactionRunnerOptions::default(),
+            copy_rate: None,
         }
     }
 }
@@ -151,6 +156,7 @@ pub struct PartitionHost {
     aside: PathBuf,
     options: HostOptions,
     lease: Arc<Lease>,
+    copies: Copies,
     /// `None` once it has ended.
     compaction: RwLock<Option<Arc<CompactionRunner>>>,
     slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,
@@ -186,6 +192,12 @@ impl PartitionHost {
     #[must_use]
     pub fn hindered(&self) -> watch::Receiver<Arc<Vec<HinderedPartition>>> {
         self.hindered.subscribe()
+    }
+
+    /// Partitions that are being copied from other executors.
+    #[must_use]
+    pub fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Every partition here, in the order of ids.

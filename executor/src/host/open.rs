@@ -20,6 +20,7 @@ use super::{
     slot::{Slot, Store},
 };
 use crate::{
+    copy::Copies,
     error::{Error, Result},
     identity::DataDir,
     session::Lease,
@@ -64,12 +65,15 @@ impl PartitionHost {
             .collect()
             .await;
         info!(partitions = slots.len(), dir = %dir.display(), "partitions on disk");
+        let copies =
+            Copies::new(data_dir.path().join("copies"), dir.clone(), options.partitions.clone(), options.copy_rate);
         Ok(Arc::new(Self {
             executor_id: data_dir.executor_id(),
             dir,
             aside,
             options,
             lease,
+            copies,
             compaction: RwLock::new(Some(Arc::new(compaction))),
             slots: RwLock::new(slots),
             applied: Mutex::new(None),

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
-    Assignment, Assignments, PartitionHost,
+    Assignment, Assignments, Duty, PartitionHost, Wanted,
     columns::same_columns,
     from_storage, open, publish,
     slot::{Slot, Store},
@@ -30,8 +30,15 @@ impl PartitionHost {
             return;
         }
         let assigned = assignments.partitions.values().filter_map(|wanted| wanted.assignment.clone().ok());
-        let shares = Arc::new(Shares::of(assigned));
-        let wanted: Vec<_> = assignments.partitions.into_iter().map(|(id, a)| (self.slot_or_new(id), a)).collect();
+        let shares = Arc::new(Shares::of(assigned.filter(|assignment| assignment.duty == Duty::Hold)));
+        self.copy_as_told(&assignments).await;
+        let to_copy = |wanted: &Wanted| matches!(&wanted.assignment, Ok(assignment) if assignment.duty == Duty::Copy);
+        let wanted: Vec<_> = assignments
+            .partitions
+            .into_iter()
+            .filter(|(_, wanted)| !to_copy(wanted))
+            .map(|(id, wanted)| (self.slot_or_new(id), wanted))
+            .collect();
         for slot in self.all_slots() {
             if !wanted.iter().any(|(w, _)| w.id == slot.id) && slot.unassign() {
                 info!(partition = %slot.id, "partition is not assigned here any more");
@@ -83,6 +90,10 @@ impl PartitionHost {
     async fn bring_in_line(&self, slot: &Slot, assignment: Assignment, shares: &Shares) -> Result<()> {
         let _work = slot.work.lock().await;
         slot.assign(assignment.clone());
+        if assignment.duty == Duty::Leave {
+            return self.hold_on(slot).await;
+        }
+        self.adopt_copy(slot, &assignment).await?;
         let mut partition = self.partition_for(slot, &assignment).await?;
         let place = assignment.place();
         if slot.committed() == 0 && partition.version() == 0 && !same_columns(&partition, &assignment) {

@@ -9,7 +9,7 @@ use ancho_common::{
 };
 use cayenne::{Partition, PinnedVersion};
 
-use super::{Assignment, PartitionHost, from_storage, slot::Slot, tenure::Fit};
+use super::{Assignment, Duty, PartitionHost, from_storage, slot::Slot, tenure::Fit};
 
 impl PartitionHost {
     /// Refuses everything while the session has lapsed.
@@ -51,6 +51,23 @@ impl PartitionHost {
         })
     }
 
+    /// The newest version of a partition, for another executor to copy: at least `version`, which `made_by` made.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub(crate) async fn pin_to_copy(
+        &self,
+        partition: PartitionId,
+        epoch: u64,
+        version: u64,
+        made_by: Option<WriteId>,
+    ) -> Result<PinnedVersion> {
+        self.check_held(partition, epoch)?;
+        let slot = self.slot(partition).ok_or_else(|| self.unknown(partition))?;
+        let stored = self.reach(&slot, version, made_by).await?;
+        stored.pin(None).map_err(|error| from_storage("copying a partition", error))
+    }
+
     /// The open partition for a writer that comes with an epoch. An assignment that is on its way is waited for.
     ///
     /// # Errors
@@ -73,6 +90,10 @@ impl PartitionHost {
         self.check_epoch(&slot, epoch)?;
         let stored = slot.fit_partition()?;
         let assignment = slot.assignment().ok_or_else(|| self.unknown(partition))?;
+        if assignment.duty != Duty::Hold {
+            // It was handed over.
+            return Err(self.unknown(partition));
+        }
         Ok((assignment, stored))
     }
 

@@ -46,6 +46,7 @@ impl PartitionHost {
     /// afterwards.
     pub fn close(&self) {
         self.lease.end();
+        self.copies.close();
         self.compaction.write().take();
         self.slots.write().clear();
         self.announce();

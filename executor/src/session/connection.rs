@@ -19,7 +19,7 @@ use tonic::{Streaming, transport::Endpoint};
 use tracing::{debug, warn};
 
 use super::{Session, Unacknowledged};
-use crate::{error::Error, host::HinderedPartition};
+use crate::{copy::CopyReport, error::Error, host::HinderedPartition};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Registration is a Raft commit; a leader that cannot commit within this is no leader.
@@ -144,6 +144,7 @@ impl Session {
         let patience = ttl / 2;
         let mut loaded = self.links.loaded.clone();
         let mut hindered = self.links.hindered.clone();
+        let mut copies = self.links.copies.changes();
         loop {
             let silent_for = beats.unacknowledged.oldest().map(|at| at.elapsed());
             if silent_for.is_some_and(|silent| silent > patience) {
@@ -177,6 +178,14 @@ impl Session {
                         return Ended::Stopping;
                     }
                     if let Some(ended) = self.beat(beats, false) {
+                        return ended;
+                    }
+                }
+                changed = copies.changed() => {
+                    if changed.is_err() {
+                        return Ended::Stopping;
+                    }
+                    if let Some(ended) = self.beat(beats, true) {
                         return ended;
                     }
                 }
@@ -232,11 +241,25 @@ impl Session {
                 .iter()
                 .map(|h| proto::Hindrance { partition_id: h.partition.0, epoch: h.epoch, reason: h.reason.clone() })
                 .collect(),
+            copies: self.links.copies.reports().into_iter().map(copied).collect(),
         };
         beats.unacknowledged.sent(beats.sequence, Instant::now());
         beats.reported = Some(report);
         let message = proto::SessionUp { body: Some(Up::Beat(beat)) };
         beats.outbound.try_send(message).is_err().then(|| Ended::Lost("beats cannot be sent".into()))
+    }
+}
+
+fn copied(report: CopyReport) -> proto::Copied {
+    proto::Copied {
+        partition_id: report.partition.0,
+        epoch: report.epoch,
+        version: report.version,
+        rounds: report.rounds,
+        done_bytes: report.bytes.0,
+        total_bytes: report.bytes.1,
+        fetched_bytes: report.fetched,
+        fault: report.fault,
     }
 }
 

@@ -28,6 +28,7 @@ pub use self::{lease::Lease, unacknowledged::Unacknowledged};
 
 use self::{connection::Ended, urls::SchedulerUrls};
 use crate::{
+    copy::Copies,
     error::{Error, Result},
     host::{HinderedPartition, LoadedPartition},
     identity::DataDir,
@@ -42,6 +43,8 @@ pub(crate) struct SessionLinks {
     pub(crate) loaded: watch::Receiver<Arc<Vec<LoadedPartition>>>,
     /// What is assigned and cannot be served.
     pub(crate) hindered: watch::Receiver<Arc<Vec<HinderedPartition>>>,
+    /// What is being copied from other executors.
+    pub(crate) copies: Copies,
     /// The newest assignments. Each message is the whole set, so only the last one matters.
     pub(crate) assignments: watch::Sender<Option<Arc<proto::Assignments>>>,
     /// How the session stands, for people and tests.

@@ -103,17 +103,16 @@ impl ClusterBuilder {
         let options = self.scheduler_options(dir.path())?;
         let schedulers = start_schedulers(&options).await?;
         let urls: Vec<String> = options.iter().map(|o| format!("http://{}", o.internal)).collect();
-        let mut executor_options = Vec::new();
-        for number in 1..=self.executors {
-            executor_options.push(ExecutorOptions {
-                streams: u32::try_from(self.streams)?,
-                memory_bytes: self.memory_bytes,
-                disk_reserve_bytes: self.disk_reserve_bytes,
-                ..ExecutorOptions::new(dir.path().join(format!("executor-{number}")), urls.clone())
-            });
+        let template = ExecutorOptions {
+            streams: u32::try_from(self.streams)?,
+            memory_bytes: self.memory_bytes,
+            disk_reserve_bytes: self.disk_reserve_bytes,
+            ..ExecutorOptions::new(dir.path(), urls)
+        };
+        let mut cluster = Cluster { options, schedulers, executors: Vec::new(), template, dir };
+        for _ in 0..self.executors {
+            cluster.start_executor().await?;
         }
-        let executors = start_executors(&executor_options).await?;
-        let cluster = Cluster { options, schedulers, executors, dir };
         cluster.wait_ready().await?;
         Ok(cluster)
     }
@@ -150,6 +149,7 @@ pub struct Cluster {
     options: Vec<SchedulerOptions>,
     schedulers: Vec<SchedulerHandle>,
     executors: Vec<ExecutorHandle>,
+    template: ExecutorOptions,
     dir: TempDir,
 }
 
@@ -194,6 +194,22 @@ impl Cluster {
         &self.executors
     }
 
+    /// Adds an executor and waits until every scheduler sees it.
+    ///
+    /// # Errors
+    /// As [`ClusterBuilder::start`].
+    pub async fn add_executor(&mut self) -> anyhow::Result<()> {
+        self.start_executor().await?;
+        self.wait_ready().await
+    }
+
+    async fn start_executor(&mut self) -> anyhow::Result<()> {
+        let data_dir = self.dir.path().join(format!("executor-{}", self.executors.len() + 1));
+        let started = Executor::start(ExecutorOptions { data_dir: data_dir.clone(), ..self.template.clone() }).await;
+        self.executors.push(started.with_context(|| format!("start the executor in {}", data_dir.display()))?);
+        Ok(())
+    }
+
     /// Stops the schedulers and starts them again on the same data, planning with another number of streams.
     ///
     /// # Errors
@@ -233,15 +249,6 @@ impl Cluster {
 
 fn flight_url(options: &SchedulerOptions) -> String {
     format!("grpc://{}", options.flight)
-}
-
-async fn start_executors(options: &[ExecutorOptions]) -> anyhow::Result<Vec<ExecutorHandle>> {
-    let mut executors = Vec::new();
-    for options in options {
-        let started = Executor::start(options.clone()).await;
-        executors.push(started.with_context(|| format!("start the executor in {}", options.data_dir.display()))?);
-    }
-    Ok(executors)
 }
 
 /// Together: the members of a group that forms wait for one another.

@@ -14,6 +14,7 @@
 //! * `mistakes` – what users get for statements that are wrong
 //! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
+//! * `scaling` – executors that join and leave while statements run
 //! * `tidy` – rules for the source tree
 mod abandoned;
 mod cases;
@@ -29,5 +30,6 @@ mod leader_kill;
 mod loading;
 mod mistakes;
 mod replacing;
+mod scaling;
 mod tidy;
 mod transactions;

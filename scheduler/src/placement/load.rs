@@ -7,7 +7,7 @@ use crate::state::ClusterState;
 
 /// Bytes that a partition weighs at least. Partitions just made hold nothing yet; without this, all of them would go
 /// to whichever executor holds a few bytes less than the others.
-const LEAST_WEIGHT: u64 = 1 << 20;
+pub(super) const LEAST_WEIGHT: u64 = 1 << 20;
 
 /// Load by executor, in order of executor id.
 #[derive(Debug, Clone)]
@@ -26,10 +26,10 @@ struct Held {
 }
 
 impl Load {
-    /// Of the live executors.
+    /// Of the live executors, but for those that are being emptied.
     pub(super) fn of(state: &ClusterState) -> Self {
         let mut executors: BTreeMap<ExecutorId, Held> =
-            state.live_executors().map(|e| (e.id.clone(), Held::default())).collect();
+            state.executors.values().filter(|e| e.may_take()).map(|e| (e.id.clone(), Held::default())).collect();
         for partition in state.tables.values().flat_map(|t| t.partitions.values()) {
             for owner in &partition.owners {
                 if let Some(held) = executors.get_mut(owner) {

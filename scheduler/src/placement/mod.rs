@@ -2,13 +2,16 @@
 //!
 //! * [`assign`] chooses owners for partitions that are about to be made;
 //! * [`plan`] finds owners for partitions whose owner is gone before they ever held rows;
-//! * [`stamp`] puts the choices of [`assign`] into a request on its way into the log.
+//! * [`stamp`] puts the choices of [`assign`] into a request on its way into the log;
+//! * [`moves`] says which partitions should go from one executor to another.
 //!
 //! The order of wishes: partitions of one table are spread evenly over the live executors; tables with the same
 //! buckets line up, so that joins on the bucketed column find both sides on one executor; executors hold the same
 //! weight of data, then the same number of partitions. The same state always gives the same answer.
 mod load;
+pub mod moves;
 mod shape;
+mod units;
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +32,7 @@ use crate::state::{ClusterState, Command, Liveness, NewPartition, Partition, Pla
 /// Limits of one round of placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementPolicy {
-    /// Most partitions that one plan places; the next round goes on.
+    /// Most partitions that one plan places or moves; the next round goes on.
     pub max_placements: usize,
 }
 

@@ -4,8 +4,8 @@ use ancho_common::partition::{PartitionKey, PartitionSpec};
 /// The numbers of buckets of a table that is partitioned by buckets only, with the hash that fills them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape {
-    buckets: Vec<u32>,
-    hash_version: u32,
+    pub(super) buckets: Vec<u32>,
+    pub(super) hash_version: u32,
 }
 
 impl Shape {

@@ -1,4 +1,6 @@
 //! Placement on clusters that went through real commands.
+mod moves;
+
 use std::collections::BTreeMap;
 
 use ancho_common::ids::{PartitionId, RequestId, WriteId};

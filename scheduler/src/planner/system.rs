@@ -11,10 +11,10 @@ use datafusion::{
     error::Result,
 };
 
-use crate::state::{ClusterState, Liveness};
+use crate::state::{ClusterState, Executor, Liveness};
 
 /// Names of the tables.
-pub const NAMES: [&str; 5] = ["executors", "partitions", "tables", "versions", "writes"];
+pub const NAMES: [&str; 6] = ["executors", "moves", "partitions", "tables", "versions", "writes"];
 
 /// A `system` table as of a revision of the state.
 ///
@@ -36,6 +36,7 @@ pub fn schema(name: &str, state: &ClusterState) -> Result<SchemaRef> {
 fn rows(name: &str, state: &ClusterState) -> Result<Option<RecordBatch>> {
     Ok(Some(match name {
         "executors" => executors(state)?,
+        "moves" => moves(state)?,
         "partitions" => partitions(state)?,
         "tables" => tables(state)?,
         "versions" => versions(state)?,
@@ -63,13 +64,22 @@ fn executors(state: &ClusterState) -> Result<RecordBatch> {
     batch(vec![
         ("executor_id", text(all.iter().map(|e| e.id.0.clone()).collect())),
         ("url", text(all.iter().map(|e| e.url.clone()).collect())),
-        ("state", text(all.iter().map(|e| liveness(e.liveness).into()).collect())),
+        ("state", text(all.iter().map(|e| standing(e).into()).collect())),
         ("version", text(all.iter().map(|e| e.version.clone()).collect())),
         ("partitions", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| held(&e.id, &|_| 1))))),
         ("loaded", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| e.loaded.len() as u64)))),
         ("rows", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| held(&e.id, &|p| p.rows))))),
         ("bytes", Arc::new(UInt64Array::from_iter_values(all.iter().map(|e| held(&e.id, &|p| p.bytes))))),
     ])
+}
+
+/// `up`, `down`, or `draining` for one that is up and being emptied.
+#[must_use]
+pub fn standing(executor: &Executor) -> &'static str {
+    match (executor.liveness, executor.draining) {
+        (Liveness::Up, true) => "draining",
+        (liveness, _) => self::liveness(liveness),
+    }
 }
 
 /// `up` or `down`.
@@ -122,6 +132,29 @@ fn tables(state: &ClusterState) -> Result<RecordBatch> {
         ("version", number(&|t| t.version)),
         ("rows", number(&|t| t.rows())),
         ("bytes", number(&|t| t.bytes())),
+    ])
+}
+
+/// Partitions on their way from one executor to another.
+fn moves(state: &ClusterState) -> Result<RecordBatch> {
+    let all: Vec<_> = state
+        .moves
+        .iter()
+        .filter_map(|(id, moving)| state.find_partition(*id).map(|(table, partition)| (table, partition, moving)))
+        .collect();
+    let number = |f: &dyn Fn(&crate::state::Partition) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(all.iter().map(|(_, partition, _)| f(partition))))
+    };
+    let since = all.iter().map(|(_, _, moving)| i64::try_from(moving.since_ms).unwrap_or(i64::MAX));
+    batch(vec![
+        ("table_name", text(all.iter().map(|(table, ..)| table.name.to_string()).collect())),
+        ("partition_id", number(&|p| p.id.0)),
+        ("from_executor", text(all.iter().map(|(.., moving)| moving.from.0.clone()).collect())),
+        ("to_executor", text(all.iter().map(|(.., moving)| moving.to.0.clone()).collect())),
+        ("phase", text(all.iter().map(|(.., moving)| moving.phase.as_str().into()).collect())),
+        ("rows", number(&|p| p.rows)),
+        ("bytes", number(&|p| p.bytes)),
+        ("since", Arc::new(TimestampMillisecondArray::from_iter_values(since).with_timezone("UTC"))),
     ])
 }
 

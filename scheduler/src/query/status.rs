@@ -40,6 +40,7 @@ pub async fn cluster_status(node: &RaftNode) -> Result<Value> {
         "cluster_id": state.cluster_id,
         "schedulers": schedulers,
         "executors": executors(&state),
+        "moves": moves(&state),
         "tables": state.listed().map(|t| table(&state, t)).collect::<Vec<_>>(),
     }))
 }
@@ -59,11 +60,22 @@ fn executors(state: &ClusterState) -> Vec<Value> {
         .map(|e| {
             let held: Vec<_> = partitions().filter(|p| p.owners.contains(&e.id)).collect();
             json!({
-                "id": e.id, "url": e.url, "state": liveness(e.liveness), "version": e.version, "streams": e.streams,
+                "id": e.id, "url": e.url, "state": liveness(e.liveness), "draining": e.draining, "version": e.version, "streams": e.streams,
                 "partitions": held.len(), "bytes": held.iter().map(|p| p.bytes).sum::<u64>(),
             })
         })
         .collect()
+}
+
+fn moves(state: &ClusterState) -> Vec<Value> {
+    let moves = state.moves.iter().filter_map(|(id, moving)| {
+        let (table, partition) = state.find_partition(*id)?;
+        Some(json!({
+            "partition": id, "table": table.name.to_string(), "from": moving.from, "to": moving.to,
+            "phase": moving.phase.as_str(), "bytes": partition.bytes, "since_ms": moving.since_ms,
+        }))
+    });
+    moves.collect()
 }
 
 fn table(state: &ClusterState, table: &Table) -> Value {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use ancho_common::{
@@ -32,6 +33,7 @@ use futures::{
     TryStreamExt,
     future::{join_all, try_join_all},
 };
+use tokio::time::Instant;
 
 use super::{
     assigner::{RaftAssigner, propose},
@@ -48,6 +50,7 @@ use crate::{
         write::WriteNode,
     },
     raft::RaftNode,
+    sessions::wait_until,
     state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest},
 };
 
@@ -56,6 +59,9 @@ const MAX_REPLY: usize = 64 << 20;
 
 /// How often a commit is tried on a newer version before the statement starts again.
 const MOST_REBASES: usize = 16;
+
+/// Longest time to wait in one go for a partition to change hands.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What kind of write it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -293,6 +299,10 @@ impl Writer {
                     return Ok(());
                 }
                 Ok(Outcome::Outdated { parts }) => parts,
+                Ok(Outcome::Closing { partitions }) => {
+                    self.wait_for_hand_over(&partitions).await;
+                    continue;
+                }
                 Ok(other) => {
                     return Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}")));
                 }
@@ -453,6 +463,11 @@ impl Writer {
                     return Ok(rows);
                 }
                 Ok(Outcome::Outdated { parts }) => parts,
+                Ok(Outcome::Closing { partitions }) => {
+                    staged.reopen();
+                    self.wait_for_hand_over(&partitions).await;
+                    continue;
+                }
                 Ok(other) => {
                     return Err(Error::internal(format!("the answer to a commit is of another kind: {other:?}")));
                 }
@@ -475,6 +490,14 @@ impl Writer {
             "table {}: other writes came between; nothing was changed, run the statement again",
             target.table
         )))
+    }
+
+    /// Waits while partitions are about to change hands. When they have, the commit is refused and the statement runs again;
+    /// when they stay, it goes through.
+    async fn wait_for_hand_over(&self, partitions: &[PartitionId]) {
+        let open = |state: &ClusterState| !partitions.iter().any(|id| state.is_closing(*id));
+        // Whatever comes of it, the log has the last word.
+        let _ = wait_until(self.node.watch(), open, Instant::now() + HAND_OVER_PATIENCE).await;
     }
 
     /// Lets the owners check parts against what was committed since they were sealed.

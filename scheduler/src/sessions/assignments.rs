@@ -5,7 +5,7 @@ use ancho_common::{ids::ExecutorId, schema::to_ipc};
 use ancho_proto::v1;
 use bytes::Bytes;
 
-use crate::state::{ClusterState, CommitRecord, Partition, Table};
+use crate::state::{ClusterState, CommitRecord, Move, MovePhase, Partition, Table};
 
 /// How often the files of a table are looked at although nothing was written.
 const COMPACTION_INTERVAL: &str = "cayenne_compaction_background_interval_ms";
@@ -14,8 +14,8 @@ const COMPACTION_INTERVAL: &str = "cayenne_compaction_background_interval_ms";
 /// is due, without building it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// Table, with how often its columns and its parameters have changed; partition and epoch.
-    held: Vec<([u64; 3], u64, u64)>,
+    /// Table, with how often its columns and its parameters have changed; partition, epoch, and what is to be done.
+    held: Vec<([u64; 3], u64, u64, Duty)>,
     /// Committed version of each.
     versions: Vec<u64>,
 }
@@ -25,10 +25,11 @@ impl Digest {
     #[must_use]
     pub fn of(state: &ClusterState, executor: &ExecutorId) -> Self {
         let mut digest = Self::default();
-        for (table, partition) in owned(state, executor) {
+        for (table, partition, duty) in duties(state, executor) {
             let definition = [table.id.0, table.schema_version, table.params_version];
-            digest.held.push((definition, partition.id.0, partition.epoch));
-            digest.versions.push(partition.version);
+            // What is left does not change any more.
+            digest.versions.push(if duty.is_leaving() { 0 } else { partition.version });
+            digest.held.push((definition, partition.id.0, partition.epoch, duty));
         }
         digest
     }
@@ -45,8 +46,9 @@ impl Digest {
 #[must_use]
 pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignments {
     let mut of_table: BTreeMap<u64, (Bytes, String)> = BTreeMap::new();
-    let partitions = owned(state, executor)
-        .map(|(table, partition)| {
+    let partitions = duties(state, executor)
+        .map(|(table, partition, duty)| {
+            let (epoch, version) = duty.tenure(partition);
             let (schema, params) = of_table
                 .entry(table.id.0)
                 .or_insert_with(|| (Bytes::from(to_ipc(&table.schema.0)), params_json(table)))
@@ -56,27 +58,95 @@ pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignmen
                 table_id: table.id.0,
                 table: table.name.to_string(),
                 partition: partition.key.display(),
-                epoch: partition.epoch,
-                version: partition.version,
+                epoch,
+                version,
                 schema,
-                commits: partition.commits.iter().map(|c| commit(table, c)).collect(),
+                commits: partition.commits.iter().filter(|c| c.version <= version).map(|c| commit(table, c)).collect(),
                 params,
                 primary_key: table.primary_key.clone(),
+                duty: duty.to_proto().into(),
+                source: duty.source(),
             }
         })
         .collect();
     v1::Assignments { state_index: state.revision, partitions }
 }
 
-fn owned<'a>(
+/// What an executor has to do with a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Duty {
+    /// It owns it; the former owner, at this URL, still has it as it was under an epoch and at a version.
+    Hold { former: Option<(String, u64, u64)> },
+    /// It copies it from the owner at this URL, the sooner the better if commits wait for it.
+    Copy { from: String, epoch: u64, closing: bool },
+    /// It was the owner under this epoch, up to this version.
+    Leave { epoch: u64, version: u64 },
+}
+
+impl Duty {
+    fn of(state: &ClusterState, executor: &ExecutorId, partition: &Partition) -> Option<Self> {
+        let moving: Option<&Move> = state.moves.get(&partition.id);
+        let url = |id: &ExecutorId| state.executors.get(id).map(|e| e.url.clone());
+        if partition.owners.contains(executor) {
+            let former = moving
+                .filter(|m| m.phase == MovePhase::Leaving)
+                .and_then(|m| Some((url(&m.from)?, m.epoch.saturating_sub(1), m.version)));
+            return Some(Self::Hold { former });
+        }
+        let moving = moving?;
+        match moving.phase {
+            MovePhase::Copying | MovePhase::Closing if moving.to == *executor => Some(Self::Copy {
+                from: url(&moving.from)?,
+                epoch: moving.epoch,
+                closing: moving.phase == MovePhase::Closing,
+            }),
+            MovePhase::Leaving if moving.from == *executor => {
+                Some(Self::Leave { epoch: moving.epoch.saturating_sub(1), version: moving.version })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(self, Self::Leave { .. })
+    }
+
+    /// Epoch and version that the executor has to do with.
+    fn tenure(&self, partition: &Partition) -> (u64, u64) {
+        match self {
+            Self::Leave { epoch, version } => (*epoch, *version),
+            Self::Hold { .. } | Self::Copy { .. } => (partition.epoch, partition.version),
+        }
+    }
+
+    fn source(&self) -> Option<v1::CopySource> {
+        match self {
+            Self::Hold { former } => {
+                former.clone().map(|(url, epoch, version)| v1::CopySource { url, epoch, version })
+            }
+            Self::Copy { from, epoch, .. } => Some(v1::CopySource { url: from.clone(), epoch: *epoch, version: 0 }),
+            Self::Leave { .. } => None,
+        }
+    }
+
+    fn to_proto(&self) -> v1::Duty {
+        match self {
+            Self::Hold { .. } => v1::Duty::Hold,
+            Self::Copy { .. } => v1::Duty::Copy,
+            Self::Leave { .. } => v1::Duty::Leave,
+        }
+    }
+}
+
+fn duties<'a>(
     state: &'a ClusterState,
     executor: &'a ExecutorId,
-) -> impl Iterator<Item = (&'a Arc<Table>, &'a Partition)> {
+) -> impl Iterator<Item = (&'a Arc<Table>, &'a Partition, Duty)> {
     state
         .tables
         .values()
         .flat_map(|table| table.partitions.values().map(move |partition| (table, partition)))
-        .filter(|(_, partition)| partition.owners.contains(executor))
+        .filter_map(move |(table, partition)| Some((table, partition, Duty::of(state, executor, partition)?)))
 }
 
 fn commit(table: &Table, commit: &CommitRecord) -> v1::Commit {

@@ -1,5 +1,5 @@
-//! What a scheduler does unasked: the leader gives up silent executors and broken-off loads and places partitions
-//! without an owner, and every scheduler checks its state's invariants.
+//! What a scheduler does unasked: the leader gives up silent executors and broken-off loads, places partitions without an
+//! owner and moves others, and every scheduler checks its state's invariants.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ancho_common::ids::ExecutorId;
@@ -8,10 +8,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{Inner, loads::LoadWatch, sweep_interval};
+use super::{Inner, loads::LoadWatch, moving::MoveWatch, sweep_interval};
 use crate::{
     placement,
-    state::{Command, violations},
+    state::{ClusterState, Command, violations},
 };
 
 /// Pause after a placement that could not be written.
@@ -91,6 +91,80 @@ pub(super) async fn place(inner: &Inner) {
         }
         tokio::time::sleep(inner.options.placement_debounce).await;
     }
+}
+
+/// Longest time between two looks at moves.
+const MOVE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Carries moves on, and begins those that give an executor its share or empty one.
+pub(super) async fn move_partitions(inner: &Inner) {
+    let mut states = inner.raft.watch();
+    let mut watch = MoveWatch::new(inner.options.moving.clone());
+    let mut term = None;
+    // Since when there is something to be moved.
+    let mut wanted: Option<Instant> = None;
+    let mut looked = None;
+    loop {
+        let led = inner.term_led();
+        if led != term {
+            watch.clear();
+            inner.copies.lock().clear();
+            (term, wanted) = (led, None);
+        }
+        if let Some(term) = led {
+            let state = Arc::clone(&states.borrow_and_update());
+            let command = steps(inner, &mut watch, &state).or_else(|| {
+                // Looking at everything takes a while in a large cluster that changes all the time.
+                let due = looked.is_none_or(|at: Instant| at.elapsed() >= MOVE_INTERVAL);
+                if due { due_moves(inner, &state, &mut wanted, &mut looked) } else { None }
+            });
+            if let Some(command) = command
+                && let Err(error) = inner.propose(term, command).await
+            {
+                tracing::warn!(%error, "moves of partitions could not be carried on yet");
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+        let changed = tokio::select! {
+            changed = states.changed() => changed,
+            () = inner.copied.notified() => Ok(()),
+            () = tokio::time::sleep(MOVE_INTERVAL) => Ok(()),
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+/// The next steps of moves that go on.
+fn steps(inner: &Inner, watch: &mut MoveWatch, state: &ClusterState) -> Option<Command> {
+    let steps = watch.steps(state, &inner.copies.lock(), Instant::now());
+    for step in &steps {
+        tracing::info!(partition = %step.partition, action = ?step.action, "moving a partition");
+    }
+    (!steps.is_empty()).then_some(Command::AdvanceMoves { steps })
+}
+
+/// Moves to begin, once the same need has been there for a while.
+fn due_moves(
+    inner: &Inner,
+    state: &ClusterState,
+    wanted: &mut Option<Instant>,
+    looked: &mut Option<Instant>,
+) -> Option<Command> {
+    let now = Instant::now();
+    *looked = Some(now);
+    let plan = placement::moves::due(state, &inner.options.placement);
+    if plan.is_empty() {
+        *wanted = None;
+        return None;
+    }
+    if now.duration_since(*wanted.get_or_insert(now)) < inner.options.settle {
+        return None;
+    }
+    *wanted = None;
+    tracing::info!(%plan, "moving partitions");
+    Some(plan.into_command())
 }
 
 /// Proposes [`Command::AbandonLoad`] for every load of a table that nobody has renewed for long.

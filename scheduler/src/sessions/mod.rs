@@ -16,16 +16,17 @@
 //! majority confirms after the beat arrived: a leader that is cut off cannot keep executors serving.
 //!
 //! [`SessionManager::run`] also drives the background duties: the leader marks silent executors down, places
-//! partitions that have no owner ([`crate::placement`]) and gives up loads of tables that nobody carries on, every
-//! scheduler checks its state's invariants.
+//! partitions that have no owner ([`crate::placement`]), moves others and gives up loads of tables that nobody carries on,
+//! every scheduler checks its state's invariants.
 //!
 //! What is decided here stands in modules without clock and I/O, which the simulation of the control plane runs, too:
-//! [`ledger`], [`claims`], [`assignments`], [`loads`].
+//! [`ledger`], [`claims`], [`assignments`], [`loads`], [`moving`].
 pub mod assignments;
 mod background;
 pub mod claims;
 pub mod ledger;
 pub mod loads;
+pub mod moving;
 mod session;
 pub mod wait;
 
@@ -39,13 +40,17 @@ use ancho_proto::v1::SessionUp;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Response, Status, Streaming};
 
 pub use self::wait::{WaitError, unserved, wait_served, wait_until};
-use self::{ledger::Ledger, session::Session};
+use self::{
+    ledger::Ledger,
+    moving::{Copies, MovingOptions},
+    session::Session,
+};
 use crate::{
     placement::PlacementPolicy,
     raft::{RaftNode, SessionHandler, SessionStream},
@@ -65,6 +70,10 @@ pub struct SessionOptions {
     pub placement_debounce: Duration,
     /// Limits of placement.
     pub placement: PlacementPolicy,
+    /// Limits of moves.
+    pub moving: MovingOptions,
+    /// How long an executor must have been there, and nothing else be moving, before it gets its share.
+    pub settle: Duration,
     /// How long a load of a table may go without a renewal before the leader gives it up.
     pub load_patience: Duration,
 }
@@ -77,6 +86,8 @@ impl Default for SessionOptions {
             scheduler_urls: Vec::new(),
             placement_debounce: Duration::from_millis(200),
             placement: PlacementPolicy::default(),
+            moving: MovingOptions::default(),
+            settle: Duration::from_secs(2),
             load_patience: Duration::from_secs(30),
         }
     }
@@ -92,6 +103,10 @@ struct Inner {
     raft: RaftNode,
     options: SessionOptions,
     ledger: Mutex<Ledger>,
+    /// What executors said of their copies since this scheduler leads.
+    copies: Mutex<Copies>,
+    /// They said something new.
+    copied: Notify,
     /// Ends all sessions when this scheduler stops.
     stop: CancellationToken,
 }
@@ -101,7 +116,8 @@ impl SessionManager {
     #[must_use]
     pub fn new(raft: RaftNode, options: SessionOptions, stop: CancellationToken) -> Self {
         let ledger = Mutex::new(Ledger::new(options.ttl + options.margin, sweep_interval(options.ttl)));
-        Self { inner: Arc::new(Inner { raft, options, ledger, stop }) }
+        let (copies, copied) = (Mutex::default(), Notify::new());
+        Self { inner: Arc::new(Inner { raft, options, ledger, copies, copied, stop }) }
     }
 
     /// Works off the background duties until the manager's token is cancelled.
@@ -111,6 +127,7 @@ impl SessionManager {
             tokio::join!(
                 background::mark_down(inner),
                 background::place(inner),
+                background::move_partitions(inner),
                 background::give_up_loads(inner),
                 background::check_invariants(inner),
             )

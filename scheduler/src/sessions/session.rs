@@ -238,6 +238,9 @@ impl Session {
     fn beat(&self, held: &mut Held, beat: Beat) -> Ended<()> {
         self.renew(held)?;
         let (raft, limit, sequence) = (self.inner.raft.clone(), self.inner.options.ttl / 2, beat.sequence);
+        if self.inner.copies.lock().take(&held.id, &held.claims.hello.incarnation, &beat.copies) {
+            self.inner.copied.notify_one();
+        }
         held.claims.take(beat);
         held.acks.push(async move { raft.linearizable_within(limit).await.is_ok().then_some(sequence) }.boxed());
         self.correct(held)

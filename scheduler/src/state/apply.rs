@@ -40,6 +40,7 @@ impl ClusterState {
                     liveness: Liveness::Up,
                     loaded: Default::default(),
                     hindered: Default::default(),
+                    draining: false,
                 }),
             Command::ExecutorDown { executor, incarnation } => self.executor_down(&executor, &incarnation),
             Command::ReportLoaded { executor, incarnation, loaded, hindered } => {
@@ -59,6 +60,9 @@ impl ClusterState {
             }
             Command::EnsurePartitions { table, partitions } => self.ensure_partitions(table, partitions),
             Command::Place { placements } => self.place(placements),
+            Command::StartMoves { moves } => self.start_moves(moves, now_ms),
+            Command::AdvanceMoves { steps } => self.advance_moves(steps),
+            Command::SetDraining { executor, draining } => self.set_draining(&executor, draining),
             Command::CommitWrite {
                 table,
                 write_id,

@@ -8,7 +8,7 @@ use ancho_common::{
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::{alter::Alteration, answered::Answered, written::Written};
+use super::{alter::Alteration, answered::Answered, moves::Move, written::Written};
 
 /// The whole replicated state. Cloned on write only while a reader holds the former one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct ClusterState {
     pub tables: BTreeMap<TableId, Arc<Table>>,
     /// Every executor that ever registered and was not removed.
     pub executors: BTreeMap<ExecutorId, Executor>,
+    /// Partitions on their way to another executor. A partition has one move at most.
+    #[serde(default)]
+    pub moves: BTreeMap<PartitionId, Move>,
     /// Answers of the latest requests, so that a repeated request is answered and not applied again.
     pub(crate) answered: Answered,
     /// What became of the latest writes.
@@ -227,6 +230,17 @@ pub struct Executor {
     /// What it owns and says it cannot serve, and why.
     #[serde(default)]
     pub hindered: BTreeMap<PartitionId, String>,
+    /// It is to be emptied, and takes nothing new.
+    #[serde(default)]
+    pub draining: bool,
+}
+
+impl Executor {
+    /// Whether partitions may be given to it.
+    #[must_use]
+    pub fn may_take(&self) -> bool {
+        self.liveness == Liveness::Up && !self.draining
+    }
 }
 
 /// Whether an executor's session is held.

@@ -10,7 +10,10 @@ use ancho_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::cluster::{ColumnSummary, Dataset, Schema, TableName};
+use super::{
+    cluster::{ColumnSummary, Dataset, Schema, TableName},
+    moves::{MoveStep, NewMove},
+};
 
 /// A command with what makes it idempotent and deterministic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +90,16 @@ pub enum Command {
         /// Decisions; one whose epoch is not the current one is skipped.
         placements: Vec<Placement>,
     },
+    /// Begins moves of partitions to other executors.
+    StartMoves {
+        /// Decisions; one that does not fit the state any more is skipped.
+        moves: Vec<NewMove>,
+    },
+    /// Carries moves on.
+    AdvanceMoves {
+        /// Steps; one that does not fit the state any more is skipped.
+        steps: Vec<MoveStep>,
+    },
     /// Makes a staged write visible in all its partitions at once. One without parts changes nothing but is remembered.
     CommitWrite {
         /// Of this table.
@@ -159,6 +172,13 @@ pub enum Command {
         to: TableName,
         /// A missing table is fine.
         if_exists: bool,
+    },
+    /// Says whether an executor is to be emptied: it takes nothing new, and what it owns moves to others.
+    SetDraining {
+        /// Which.
+        executor: ExecutorId,
+        /// It is, or is not any more.
+        draining: bool,
     },
     /// Forgets an executor that holds nothing.
     RemoveExecutor {
@@ -335,6 +355,12 @@ pub enum Outcome {
     Repeated {
         /// Rows that it was told then.
         rows: u64,
+    },
+    /// Nothing was changed: a partition of the write is about to change hands. The same commit is welcome when it has, or
+    /// when it stays after all.
+    Closing {
+        /// These partitions.
+        partitions: Vec<PartitionId>,
     },
     /// Nothing was changed: other writes came between the version that a part builds on and this commit.
     Outdated {

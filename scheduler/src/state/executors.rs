@@ -16,18 +16,20 @@ use super::{
 pub(crate) const MAX_HINDRANCE: usize = 300;
 
 impl ClusterState {
-    /// Marks an executor up. Another start of its process has loaded nothing yet; the same one keeps its report.
+    /// Marks an executor up. Another start of its process has loaded nothing yet; the same one keeps its report. One that is
+    /// being emptied stays so.
     pub(super) fn register_executor(&mut self, mut executor: Executor) -> Applied {
         for (what, text) in [("id", &executor.id.0), ("incarnation", &executor.incarnation), ("url", &executor.url)] {
             if text.is_empty() {
                 return Err(Error::invalid(format!("an executor registers without {what}; send one")));
             }
         }
-        if let Some(former) = self.executors.get_mut(&executor.id)
-            && former.incarnation == executor.incarnation
-        {
-            executor.loaded = std::mem::take(&mut former.loaded);
-            executor.hindered = std::mem::take(&mut former.hindered);
+        if let Some(former) = self.executors.get_mut(&executor.id) {
+            executor.draining = former.draining;
+            if former.incarnation == executor.incarnation {
+                executor.loaded = std::mem::take(&mut former.loaded);
+                executor.hindered = std::mem::take(&mut former.hindered);
+            }
         }
         // An address leads to one process: whoever held it before is gone.
         for other in self.executors.values_mut() {
@@ -69,10 +71,17 @@ impl ClusterState {
         Ok(Outcome::Done)
     }
 
+    /// Says whether an executor is to be emptied. Moves to it that have not begun to copy are the leader's to give up.
+    pub(super) fn set_draining(&mut self, id: &ExecutorId, draining: bool) -> Applied {
+        let Some(executor) = self.executors.get_mut(id) else { return Err(unknown(id)) };
+        executor.draining = draining;
+        Ok(Outcome::Done)
+    }
+
     /// Forgets an executor that is down and owns nothing.
     pub(super) fn remove_executor(&mut self, id: &ExecutorId) -> Applied {
         let Some(executor) = self.executors.get(id) else {
-            return Err(Error::not_found(format!("executor {id} is not known; `ancho cluster status` lists them")));
+            return Err(unknown(id));
         };
         if executor.liveness == Liveness::Up {
             return Err(Error::conflict(format!("executor {id} is up; stop it before removing it")));
@@ -87,6 +96,13 @@ impl ClusterState {
             return Err(Error::conflict(format!(
                 "executor {id} still owns partition {} of table {} and {others} more; move them first",
                 partition.key, table.name
+            )));
+        }
+        if let Some((partition, known)) = self.moves_of(id).next() {
+            return Err(Error::conflict(format!(
+                "partition {partition} is still moving from executor {} to {}; try again when `ancho cluster status` shows \
+                 no move of executor {id}",
+                known.from, known.to
             )));
         }
         self.executors.remove(id);
@@ -136,4 +152,8 @@ impl ClusterState {
             }
         }
     }
+}
+
+fn unknown(id: &ExecutorId) -> Error {
+    Error::not_found(format!("executor {id} is not known; `ancho cluster status` lists them"))
 }

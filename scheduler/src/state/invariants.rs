@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     cluster::{ClusterState, Liveness, Partition, Table},
+    moves,
     writes::{KEEP_COMMITS, merged_columns},
 };
 
@@ -23,6 +24,7 @@ use super::{
 /// | ST-10 | no two executors that are up have the same URL |
 /// | ST-11 | remembered answers are of this state's past |
 /// | ST-12 | a table that is being loaded has no commit yet, and replaces no table but an older one |
+/// | MV-1 … MV-4 | see [`moves::violations`] |
 #[must_use]
 pub fn violations(state: &ClusterState) -> Vec<String> {
     let mut found = Vec::new();
@@ -54,6 +56,7 @@ pub fn violations(state: &ClusterState) -> Vec<String> {
         }
     }
     check_executors(state, &mut found);
+    moves::violations(state, &mut found);
     if state.answered.newest_revision() > state.revision {
         found.push(format!("ST-11: an answer is newer than revision {}", state.revision));
     }

@@ -316,6 +316,7 @@ impl ClusterState {
                 partition.owners = owners;
                 partition.epoch += 1;
                 moved.push(partition.id);
+                self.moves.remove(&placement.partition);
             }
         }
         self.forget_loaded(&moved);
@@ -355,6 +356,9 @@ impl ClusterState {
         if let Some(table) = self.tables.remove(&id) {
             let partitions: Vec<PartitionId> = table.partitions.keys().copied().collect();
             self.forget_loaded(&partitions);
+            for partition in partitions {
+                self.moves.remove(&partition);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 mod alter;
 mod history;
 mod loads;
+mod moves;
 mod properties;
 mod transactions;
 

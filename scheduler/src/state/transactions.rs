@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use ancho_common::{error::Error, ids::TableId};
+use ancho_common::{
+    error::Error,
+    ids::{PartitionId, TableId},
+};
 
 use super::{
     apply::Applied,
@@ -76,6 +79,10 @@ impl ClusterState {
                 )));
             }
             behind.extend(outdated(table, staged));
+        }
+        let closing: Vec<PartitionId> = seen.iter().copied().filter(|id| self.is_closing(*id)).collect();
+        if !closing.is_empty() {
+            return Ok(Outcome::Closing { partitions: closing });
         }
         if !behind.is_empty() {
             return Ok(Outcome::Outdated { parts: behind });

@@ -56,6 +56,10 @@ impl ClusterState {
                 )));
             }
         }
+        let closing: Vec<PartitionId> = seen.iter().copied().filter(|id| self.is_closing(*id)).collect();
+        if !closing.is_empty() {
+            return Ok(Outcome::Closing { partitions: closing });
+        }
         if overwrite {
             check_covered(table, &seen)?;
         }

@@ -66,6 +66,19 @@ enum Step {
         stale_base: Option<bool>,
         parts: Vec<Part>,
     },
+    /// Those at these positions, at the current epoch or another.
+    Move {
+        partitions: Vec<(u8, bool)>,
+        to: u8,
+    },
+    /// An action for every partition that moves.
+    Advance {
+        actions: Vec<u8>,
+    },
+    Drain {
+        executor: u8,
+        draining: bool,
+    },
     Repeat {
         request: u8,
     },
@@ -110,6 +123,10 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(partitions, owner)| Step::Place { partitions, owner }),
         6 => (small.clone(), 0..20u8, prop::bool::weighted(0.3), any::<bool>(), prop::option::weighted(0.2, any::<bool>()), prop::collection::vec(part(), 0..4))
             .prop_map(|(name, write, overwrite, refreshed, stale_base, parts)| Step::Commit { name, write, overwrite, refreshed, stale_base, parts }),
+        2 => (prop::collection::vec((0..12u8, prop::bool::weighted(0.9)), 0..6), small.clone())
+            .prop_map(|(partitions, to)| Step::Move { partitions, to }),
+        4 => prop::collection::vec(0..8u8, 0..6).prop_map(|actions| Step::Advance { actions }),
+        1 => (small.clone(), any::<bool>()).prop_map(|(executor, draining)| Step::Drain { executor, draining }),
         1 => any::<u8>().prop_map(|request| Step::Repeat { request }),
     ]
 }
@@ -149,6 +166,22 @@ fn staged(state: &ClusterState, table: &Table, part: &Part) -> Option<StagedPart
         deleted: deleted.into(),
         base: behind.map(|n| partition.version.saturating_sub(n.into())),
     })
+}
+
+/// Mostly what fits.
+fn action_of(state: &ClusterState, partition: PartitionId, known: &Move, action: u8) -> MoveAction {
+    let version = state.find_partition(partition).map_or(0, |(_, p)| p.version);
+    let incarnation = state.executors.get(&known.to).map_or(String::new(), |e| e.incarnation.clone());
+    match action {
+        0 => MoveAction::Copy,
+        1 => MoveAction::Close,
+        2 => MoveAction::Reopen,
+        3 => MoveAction::Switch { version: version.saturating_sub(1), incarnation },
+        4 => MoveAction::Finish,
+        5 => MoveAction::Abandon,
+        _ if known.phase == MovePhase::Waiting => MoveAction::Copy,
+        _ => MoveAction::Switch { version, incarnation },
+    }
 }
 
 fn command(state: &ClusterState, step: &Step) -> Command {
@@ -219,6 +252,30 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 })
                 .collect(),
         },
+        Step::Move { partitions, to } => Command::StartMoves {
+            moves: partitions
+                .iter()
+                .filter_map(|(position, current)| {
+                    let (partition, epoch) = *all_partitions(state).get(usize::from(*position))?;
+                    Some(NewMove { partition, epoch: if *current { epoch } else { epoch + 1 }, to: executor(to) })
+                })
+                .collect(),
+        },
+        Step::Advance { actions } => Command::AdvanceMoves {
+            steps: state
+                .moves
+                .iter()
+                .zip(actions)
+                .map(|((partition, known), action)| MoveStep {
+                    partition: *partition,
+                    epoch: known.epoch,
+                    action: action_of(state, *partition, known, *action),
+                })
+                .collect(),
+        },
+        Step::Drain { executor: n, draining } => {
+            Command::SetDraining { executor: executor(n), draining: *draining }
+        }
         Step::Commit { name, write, overwrite, refreshed, stale_base, parts } => {
             let table = target(state, *name);
             let base = named(state, *name).map(|t| (t.id, t.version));
@@ -267,6 +324,11 @@ proptest! {
             let before = state.clone();
             let response = state.apply(request.clone());
             prop_assert_eq!(violations(&state), Vec::<String>::new(), "after {:?}", request);
+            for (id, known) in before.moves.iter().filter(|(_, known)| known.phase == MovePhase::Closing) {
+                let version = |state: &ClusterState| state.find_partition(*id).map(|(_, p)| p.version);
+                let gone = version(&state).is_none();
+                prop_assert!(gone || version(&state) == version(&before), "a commit while {:?} was closing", known);
+            }
             if response.outcome.is_err() {
                 prop_assert_eq!(&state.tables, &before.tables, "a refused command changed tables");
                 prop_assert_eq!(&state.executors, &before.executors, "a refused command changed executors");
