@@ -16,6 +16,26 @@ pub struct ClusterStatus {
     /// Tables.
     #[serde(default)]
     pub tables: Vec<TableStatus>,
+    /// Partitions on their way to another executor.
+    #[serde(default)]
+    pub moves: Vec<MoveStatus>,
+}
+
+/// A partition on its way.
+#[derive(Debug, Clone, Deserialize)]
+pub struct MoveStatus {
+    /// Its id.
+    pub partition: u64,
+    /// Its table.
+    pub table: String,
+    /// Who gives it.
+    pub from: String,
+    /// Who gets it.
+    pub to: String,
+    /// `waiting`, `copying`, `closing` or `leaving`.
+    pub phase: String,
+    /// Its bytes.
+    pub bytes: u64,
 }
 
 /// A scheduler.
@@ -48,6 +68,9 @@ pub struct ExecutorStatus {
     pub url: String,
     /// `up` or `down`.
     pub state: String,
+    /// It is being emptied.
+    #[serde(default)]
+    pub draining: bool,
     /// Release it runs.
     #[serde(default)]
     pub version: String,

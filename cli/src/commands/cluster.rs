@@ -1,8 +1,9 @@
-//! `ancho cluster status`: schedulers, executors and tables at a moment.
+//! `ancho cluster …`: schedulers, executors, tables and moves at a moment; executors emptied and forgotten, partitions moved.
 use std::io::{self, Write};
 
 use anyhow::Context;
 use clap::Subcommand;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     cluster_status::ClusterStatus,
@@ -10,11 +11,39 @@ use crate::{
     output::{align_right, grouped, size, table},
 };
 
-/// What to look at.
+/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Show schedulers, executors and tables
+    /// Show schedulers, executors, tables and partitions that move
     Status(StatusArgs),
+    /// Move all partitions of an executor to others, and give it no new ones
+    Drain(ExecutorArgs),
+    /// Let an executor take partitions again
+    Undrain(ExecutorArgs),
+    /// Forget an executor that was drained and stopped
+    Remove(ExecutorArgs),
+    /// Move partitions until all executors have the same share
+    Rebalance(RebalanceArgs),
+}
+
+/// Which executor.
+#[derive(Debug, clap::Args)]
+pub struct ExecutorArgs {
+    /// Its id, the beginning of its id, or its URL
+    #[arg(value_name = "EXECUTOR")]
+    executor: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// How to move.
+#[derive(Debug, clap::Args)]
+pub struct RebalanceArgs {
+    /// Only show what would be moved
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    target: Target,
 }
 
 /// How to show it.
@@ -27,12 +56,94 @@ pub struct StatusArgs {
     target: Target,
 }
 
-/// Shows it.
+/// Does it.
 ///
 /// # Errors
-/// No scheduler answers.
+/// No scheduler answers, or the cluster refuses.
 pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
-    let ClusterCommand::Status(args) = command;
+    match command {
+        ClusterCommand::Status(args) => status(args).await,
+        ClusterCommand::Drain(args) => {
+            let drained: Drained = act(&args, "ancho.drain").await?;
+            let Drained { executor, partitions } = drained;
+            say(&format!(
+                "executor {executor} is being emptied of {} partitions; `ancho cluster status` shows how far it is",
+                grouped(partitions)
+            ))
+        }
+        ClusterCommand::Undrain(args) => {
+            let Drained { executor, .. } = act(&args, "ancho.undrain").await?;
+            say(&format!("executor {executor} takes partitions again"))
+        }
+        ClusterCommand::Remove(args) => {
+            let Removed { executor } = act(&args, "ancho.remove_executor").await?;
+            say(&format!("executor {executor} is forgotten"))
+        }
+        ClusterCommand::Rebalance(args) => rebalance(args).await,
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Drained {
+    executor: String,
+    partitions: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Removed {
+    executor: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rebalanced {
+    bytes: u64,
+    moves: Vec<PlannedMove>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PlannedMove {
+    table: String,
+    partition: u64,
+    key: String,
+    from: String,
+    to: String,
+    bytes: u64,
+}
+
+async fn act<T: DeserializeOwned>(args: &ExecutorArgs, action: &str) -> anyhow::Result<T> {
+    let mut connection = Connection::open(&args.target.url).await?;
+    let body = serde_json::json!({ "executor": args.executor }).to_string();
+    let reply = connection.act(action, body.into_bytes()).await?;
+    serde_json::from_slice(&reply).context("read the cluster's answer")
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout().lock(), "{text}")?)
+}
+
+async fn rebalance(args: RebalanceArgs) -> anyhow::Result<()> {
+    let mut connection = Connection::open(&args.target.url).await?;
+    let body = serde_json::json!({ "dry_run": args.dry_run }).to_string();
+    let reply = connection.act("ancho.rebalance", body.into_bytes()).await?;
+    let plan: Rebalanced = serde_json::from_slice(&reply).context("read the cluster's answer")?;
+    let mut out = io::stdout().lock();
+    if plan.moves.is_empty() {
+        writeln!(out, "nothing to move: executors are as even as whole partitions allow")?;
+        return Ok(());
+    }
+    let mut rows = table(&["table", "partition", "id", "from", "to", "size"]);
+    for m in &plan.moves {
+        let id = m.partition.to_string();
+        rows.add_row([m.table.clone(), m.key.clone(), id, m.from.clone(), m.to.clone(), size(m.bytes)]);
+    }
+    align_right(&mut rows, &[2, 5]);
+    writeln!(out, "{rows}")?;
+    let verb = if args.dry_run { "would be moved" } else { "are being moved" };
+    writeln!(out, "{} partitions of {} {verb}", plan.moves.len(), size(plan.bytes))?;
+    Ok(())
+}
+
+async fn status(args: StatusArgs) -> anyhow::Result<()> {
     let mut connection = Connection::open(&args.target.url).await?;
     let mut out = io::stdout().lock();
     if args.json {
@@ -66,7 +177,11 @@ fn print(status: &ClusterStatus, out: &mut dyn Write) -> anyhow::Result<()> {
 
     let mut executors = table(&["executor", "url", "state", "partitions", "size", "streams", "version"]);
     for e in &status.executors {
-        let state = if e.state.eq_ignore_ascii_case("up") { "up".to_owned() } else { e.state.to_uppercase() };
+        let state = match e.state.to_ascii_lowercase().as_str() {
+            "up" if e.draining => "draining".to_owned(),
+            "up" => "up".to_owned(),
+            other => other.to_uppercase(),
+        };
         executors.add_row([
             e.id.clone(),
             e.url.clone(),
@@ -82,6 +197,16 @@ fn print(status: &ClusterStatus, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "no executor has joined yet: start one with `ancho executor --scheduler-address …`")?;
     } else {
         writeln!(out, "{executors}")?;
+    }
+
+    if !status.moves.is_empty() {
+        let mut moves = table(&["moving", "partition", "from", "to", "phase", "size"]);
+        for m in &status.moves {
+            let id = m.partition.to_string();
+            moves.add_row([m.table.clone(), id, m.from.clone(), m.to.clone(), m.phase.clone(), size(m.bytes)]);
+        }
+        align_right(&mut moves, &[1, 5]);
+        writeln!(out, "{moves}")?;
     }
 
     if status.tables.is_empty() {

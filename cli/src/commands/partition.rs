@@ -1,4 +1,4 @@
-//! `ancho partition verify`: what executors hold is read again.
+//! `ancho partition …`: what executors hold is read again, and rows that are lost are given up.
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -19,6 +19,8 @@ use crate::{
 pub enum PartitionCommand {
     /// Read partitions again, and name what is damaged
     Verify(VerifyArgs),
+    /// Make a partition that nobody can serve an empty one
+    Recover(RecoverArgs),
 }
 
 /// Which.
@@ -32,6 +34,27 @@ pub struct VerifyArgs {
     dir: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
+}
+
+/// Which, and at what price.
+#[derive(Debug, clap::Args)]
+pub struct RecoverArgs {
+    /// Id of the partition, as in system.partitions
+    #[arg(value_name = "ID")]
+    partition: u64,
+    /// Its rows are given up for good, also if the executor that has them comes back
+    #[arg(long, required = true)]
+    accept_loss: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What a scheduler answers to that.
+#[derive(Debug, Deserialize)]
+struct Recovered {
+    table: String,
+    key: String,
+    rows: u64,
 }
 
 /// What a scheduler answers.
@@ -65,7 +88,10 @@ struct Unreached {
 /// # Errors
 /// Something is damaged, an executor did not answer, or nothing could be asked.
 pub async fn run(command: PartitionCommand) -> anyhow::Result<()> {
-    let PartitionCommand::Verify(args) = command;
+    let args = match command {
+        PartitionCommand::Verify(args) => args,
+        PartitionCommand::Recover(args) => return recover(args).await,
+    };
     let answer = match &args.dir {
         Some(dir) => {
             let verified = verify_directory(dir).await?;
@@ -92,6 +118,16 @@ pub async fn run(command: PartitionCommand) -> anyhow::Result<()> {
         }
     };
     print(&answer, &mut io::stdout().lock())
+}
+
+async fn recover(args: RecoverArgs) -> anyhow::Result<()> {
+    let mut connection = Connection::open(&args.target.url).await?;
+    let body = serde_json::json!({ "partition": args.partition, "accept_loss": args.accept_loss }).to_string();
+    let reply = connection.act("ancho.recover", body.into_bytes()).await?;
+    let Recovered { table, key, rows } = serde_json::from_slice(&reply).context("read the cluster's answer")?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "table {table}: partition {key} is empty now; {} rows were given up", grouped(rows))?;
+    Ok(())
 }
 
 fn print(answer: &Answer, out: &mut dyn Write) -> anyhow::Result<()> {

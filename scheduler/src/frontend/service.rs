@@ -243,8 +243,9 @@ pub trait SqlService: Send + Sync + 'static {
     /// The catalog cannot be read now.
     fn catalog(&self) -> Result<CatalogListing>;
 
-    /// A management action: `ancho.apply` (YAML in, JSON out), `ancho.cluster_status` (nothing in, JSON out) or
-    /// `ancho.verify` (a JSON object with an optional `table` in, JSON out).
+    /// A management action: `ancho.apply` (YAML in, JSON out), `ancho.cluster_status` (nothing in, JSON out), or
+    /// one that takes a JSON object and answers with one: `ancho.verify`, `ancho.drain`, `ancho.undrain`,
+    /// `ancho.remove_executor`, `ancho.rebalance`, `ancho.recover`.
     ///
     /// # Errors
     /// The action is unknown (`NotFound`), its body is wrong, or it failed.

@@ -138,6 +138,13 @@ fn stamp_command(state: &ClusterState, command: &mut Command) {
                 stamp_partitions(state, Some(existing.id), &existing.partition_spec, partitions);
             }
         }
+        Command::AcceptLoss { partition, owners, .. } if owners.is_empty() => {
+            if let Some((table, lost)) = state.find_partition(*partition) {
+                let keys = [lost.key.clone()];
+                let assigned = assign(state, Some(table.id), &table.partition_spec, &keys);
+                *owners = assigned.into_iter().next().unwrap_or_default();
+            }
+        }
         Command::Named { command, .. } => stamp_command(state, command),
         _ => {}
     }

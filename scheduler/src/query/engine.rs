@@ -576,9 +576,14 @@ impl SqlService for QueryEngine {
             }
             "ancho.cluster_status" => status::cluster_status(&self.node).await?,
             "ancho.verify" => Box::pin(verify::verify(self, &body)).await?,
+            "ancho.drain" => members::drain(self, &body, true).await?,
+            "ancho.undrain" => members::drain(self, &body, false).await?,
+            "ancho.remove_executor" => members::remove(self, &body).await?,
+            "ancho.rebalance" => members::rebalance(self, &body).await?,
+            "ancho.recover" => members::recover(self, &body).await?,
             other => {
                 return Err(Error::not_found(format!(
-                    "action {other} does not exist; ancho.apply, ancho.cluster_status and ancho.verify do"
+                    "action {other} does not exist; ListActions of Flight tells those that do"
                 )));
             }
         };

@@ -62,6 +62,7 @@ impl ClusterState {
             Command::Place { placements } => self.place(placements),
             Command::StartMoves { moves } => self.start_moves(moves, now_ms),
             Command::AdvanceMoves { steps } => self.advance_moves(steps),
+            Command::AcceptLoss { partition, epoch, owners } => self.accept_loss(partition, epoch, owners),
             Command::SetDraining { executor, draining } => self.set_draining(&executor, draining),
             Command::CommitWrite {
                 table,

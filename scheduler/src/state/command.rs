@@ -180,6 +180,15 @@ pub enum Command {
         /// It is, or is not any more.
         draining: bool,
     },
+    /// Puts an empty partition in the place of one that nobody can serve: its rows are given up.
+    AcceptLoss {
+        /// Which.
+        partition: PartitionId,
+        /// Only if it has not changed hands since.
+        epoch: u64,
+        /// Owners chosen for the empty one.
+        owners: Vec<ExecutorId>,
+    },
     /// Forgets an executor that holds nothing.
     RemoveExecutor {
         /// Which.

@@ -18,6 +18,7 @@ use super::{
     command::{AssignedPartition, NewPartition, NewTable, Outcome, Placement},
     layout::{check_layout, check_option_column},
     statistics::empty_columns,
+    writes::merged_columns,
 };
 
 /// Longest name of a schema or table, bytes of UTF-8: it becomes part of object-store paths.
@@ -321,6 +322,39 @@ impl ClusterState {
         }
         self.forget_loaded(&moved);
         Ok(Outcome::Done)
+    }
+
+    /// Puts an empty partition in the place of one that nobody can serve. It has an id of its own: whoever comes back with the
+    /// rows of the former one has nothing to serve any more.
+    pub(super) fn accept_loss(&mut self, id: PartitionId, epoch: u64, owners: Vec<ExecutorId>) -> Applied {
+        let Some((table, partition)) = self.find_partition(id) else {
+            return Err(Error::not_found(format!("partition {id} does not exist")));
+        };
+        let place = format!("partition {} of table {}", partition.key, table.name);
+        if partition.epoch != epoch || self.moves.contains_key(&id) {
+            return Err(Error::conflict(format!("{place} changed hands meanwhile; nothing was given up")));
+        }
+        if partition.version == 0 {
+            return Err(Error::conflict(format!("{place} never held rows; there is nothing to give up")));
+        }
+        if let Some(owner) = self.serving_owner(partition) {
+            return Err(Error::conflict(format!("{place} is served by executor {}; nothing was given up", owner.url)));
+        }
+        let mut table = Arc::clone(table);
+        let changed = Arc::make_mut(&mut table);
+        let Some(lost) = changed.partitions.remove(&id) else { return Ok(Outcome::Done) };
+        let new = self.add_partition(changed, NewPartition { key: lost.key.clone(), owners });
+        changed.version += 1;
+        changed.columns = merged_columns(changed);
+        let partitions = changed.partitions.get(&new).map(|p| AssignedPartition {
+            key: p.key.clone(),
+            partition: p.id,
+            epoch: p.epoch,
+            owners: p.owners.clone(),
+        });
+        self.tables.insert(table.id, table);
+        self.forget_loaded(&[id]);
+        Ok(Outcome::Partitions { partitions: partitions.into_iter().collect() })
     }
 
     fn add_partition(&mut self, table: &mut Table, new: NewPartition) -> PartitionId {

@@ -34,6 +34,14 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
         (END_TRANSACTION, "commits a transaction or rolls it back; ActionEndTransactionRequest in, nothing out"),
         ("ancho.apply", "applies a cluster specification; YAML in, JSON out"),
         ("ancho.cluster_status", "schedulers, executors and tables; nothing in, JSON out"),
+        ("ancho.drain", "an executor gives all its partitions to others; {\"executor\": id or url} in, JSON out"),
+        ("ancho.undrain", "an executor takes partitions again; {\"executor\": id or url} in, JSON out"),
+        ("ancho.remove_executor", "an empty executor that is down is forgotten; {\"executor\": id or url} in, JSON out"),
+        ("ancho.rebalance", "partitions move until executors are even; {\"dry_run\": true} or nothing in, JSON out"),
+        (
+            "ancho.recover",
+            "a partition that nobody can serve becomes empty; {\"partition\": id, \"accept_loss\": true} in, JSON out",
+        ),
         ("ancho.verify", "partitions are read again; {\"table\": name} or nothing in, JSON out"),
     ]
     .into_iter()

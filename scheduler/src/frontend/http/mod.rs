@@ -3,6 +3,9 @@
 //! * `GET /health` – 200 `ok` while the process serves.
 //! * `GET /v1/ready` – 200 or 503 with `{"ready", "reasons"}`.
 //! * `GET /v1/cluster` – the state of the cluster as JSON.
+//! * `POST /v1/cluster/drain`, `undrain`, `remove` with `{"executor": id or url}`, `POST /v1/cluster/rebalance` with
+//!   `{"dry_run": true}` or nothing, `POST /v1/partitions/recover` with `{"partition": id, "accept_loss": true}` – what
+//!   the commands of the same names do.
 //! * `POST /v1/sql` – the body is a statement as text, or `{"sql": …, "parameters": […]}` with content type
 //!   `application/json`. The answer to a query follows `Accept`: JSON rows (the default), `text/csv` or
 //!   `application/vnd.apache.arrow.stream`; see [`render`] for the types. The answer to an update is
@@ -23,7 +26,7 @@ use axum::{
     body::{Body, Bytes},
     extract::{DefaultBodyLimit, State},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -54,6 +57,11 @@ pub fn router(service: SharedService) -> Router {
         .route("/health", get(async || "ok"))
         .route("/v1/ready", get(ready))
         .route("/v1/cluster", get(cluster))
+        .route("/v1/cluster/drain", act("ancho.drain"))
+        .route("/v1/cluster/undrain", act("ancho.undrain"))
+        .route("/v1/cluster/remove", act("ancho.remove_executor"))
+        .route("/v1/cluster/rebalance", act("ancho.rebalance"))
+        .route("/v1/partitions/recover", act("ancho.recover"))
         .route("/v1/sql", post(sql))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(Arc::new(Statements::new(service, SLICE_BYTES)))
@@ -84,6 +92,14 @@ async fn ready(State(statements): State<Arc<Statements>>) -> Response {
     let readiness = statements.service().ready();
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness)).into_response()
+}
+
+/// A route that hands its body to a management action.
+fn act(action: &'static str) -> MethodRouter<Arc<Statements>> {
+    post(async move |State(statements): State<Arc<Statements>>, body: Bytes| {
+        let answer = statements.service().action(action, body).await?;
+        Ok::<_, HttpError>(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
+    })
 }
 
 async fn cluster(State(statements): State<Arc<Statements>>) -> Result<Response, HttpError> {
