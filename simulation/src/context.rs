@@ -1,6 +1,7 @@
 //! What a process may touch while it handles one event.
 use std::time::{Duration, Instant};
 
+use ancho_common::ids::PartitionId;
 use rand::{Rng, rngs::StdRng};
 use uuid::Uuid;
 
@@ -36,6 +37,8 @@ pub enum Timer {
     Staged(u64),
     /// A sealed write is to be committed.
     Commit(u64),
+    /// A copy that failed is to be tried again.
+    Copy(PartitionId),
     /// The next operation of a client.
     Operate,
 }

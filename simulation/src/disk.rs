@@ -77,4 +77,6 @@ pub struct ExecutorDisk {
     pub id: ExecutorId,
     /// Partitions by id.
     pub partitions: BTreeMap<PartitionId, PartitionDisk>,
+    /// Whole copies of partitions that others own.
+    pub copies: BTreeMap<PartitionId, PartitionDisk>,
 }

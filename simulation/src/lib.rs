@@ -9,7 +9,8 @@
 //! | of the product | in the simulation |
 //! |---|---|
 //! | `ClusterState::apply`, its stored form, `violations`, the memory of requests | applied by each scheduler from its own log |
-//! | `placement::{plan, stamp}` | the leader, before it writes |
+//! | `placement::{plan, stamp, moves}` | the leader, before it writes |
+//! | `sessions::moving` | the leader, who carries moves on |
 //! | `sessions::{ledger, claims, assignments}` | the leader's end of a session |
 //! | `Lease`, `Unacknowledged`, `Assignments`, `host::tenure` | the executor's end of it, and its partitions |
 //!

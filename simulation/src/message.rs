@@ -12,7 +12,7 @@ use ancho_proto::v1;
 use ancho_scheduler::state::{Request, Response, TableName};
 
 use crate::{
-    disk::{Change, Operation},
+    disk::{Change, Operation, Version},
     raft::RaftMessage,
 };
 
@@ -87,6 +87,8 @@ pub enum Call {
     Publish { partition: PartitionId, version: u64, write: WriteId },
     /// A write will not be committed.
     Discard { write: WriteId },
+    /// The newest version, at least that one, for another executor.
+    Export(Read),
 }
 
 /// One partition at one version.
@@ -158,6 +160,8 @@ pub enum Answer {
     Told(Told),
     /// Rows.
     Rows(BTreeSet<Operation>),
+    /// All versions of a partition.
+    Exported(Vec<Version>),
     /// The part is durable.
     Sealed { incarnation: String },
     /// The version that the part may be committed on.

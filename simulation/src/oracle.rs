@@ -9,7 +9,8 @@
 //! | `ANSWER` | what a client was told is so: done is applied, failed never is |
 //! | `READ` | a read shows exactly the rows committed up to its versions, and all that was acknowledged before it began |
 //! | `LEASE` | an executor that is given up serves nothing any more, by its own clock |
-//! | `FENCE` | partitions are taken only from executors that serve nothing any more |
+//! | `FENCE` | partitions are taken only from executors that serve nothing any more, or that hand them over |
+//! | `MOVE` | who a partition is handed over to has every committed row of it |
 //! | `SETTLE` | once faults stop, everything is up, placed and served again, and nothing is left staged |
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use std::{
 use ancho_common::ids::{ExecutorId, PartitionId, RequestId, WriteId};
 use ancho_executor::session::Lease;
 use ancho_scheduler::state::{
-    ClusterState, Command, CommittedPart, Liveness, Outcome, Request, Response, TableName, violations,
+    ClusterState, Command, CommittedPart, Liveness, Outcome, Partition, Request, Response, TableName, violations,
 };
 
 use crate::{
@@ -64,6 +65,8 @@ pub struct Counts {
     pub given_up: u64,
     /// Partitions that changed hands.
     pub placed: u64,
+    /// Partitions with rows that were handed over.
+    pub moved: u64,
 }
 
 /// See the module's description.
@@ -227,11 +230,32 @@ impl Oracle {
             if partition.epoch == former.epoch {
                 self.fail("FENCE", format!("partition {} has other owners under the same epoch", partition.id));
             }
+            if matches!(request.command, Command::AdvanceMoves { .. }) {
+                self.handed_over(partition, disks);
+                continue;
+            }
+            if matches!(request.command, Command::StartMoves { .. }) && partition.version == 0 {
+                // Whatever is read or staged there under the former epoch is nothing, and never committed.
+                continue;
+            }
             for owner in former.owners.iter().filter(|o| !partition.owners.contains(o)) {
                 if self.serves(owner, None, time) {
                     self.fail("FENCE", format!("partition {} is taken from {owner}, which may serve it", partition.id));
                 }
             }
+        }
+    }
+
+    fn handed_over(&mut self, partition: &Partition, disks: &[ExecutorDisk]) {
+        self.counts.moved += 1;
+        let (id, version) = (partition.id, partition.version);
+        let owner = partition.owners.first();
+        let copy = disks.iter().find(|disk| Some(&disk.id) == owner).and_then(|disk| disk.copies.get(&id));
+        let whole = copy.is_some_and(|copy| copy.version() >= version);
+        let upto = usize::try_from(version).unwrap_or(usize::MAX);
+        let same = copy.is_some_and(|copy| copy.rows(version) == self.rows_of(id, upto));
+        if !(whole && same) && !self.lost.contains(&id) {
+            self.fail("MOVE", format!("partition {id} is handed over to {owner:?} without the rows of version {version}"));
         }
     }
 

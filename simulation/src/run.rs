@@ -65,6 +65,9 @@ fn check_settled(world: &mut World) {
     if !todo.is_empty() {
         world.oracle.fail("SETTLE", format!("there is still work: {todo}"));
     }
+    if !state.moves.is_empty() {
+        world.oracle.fail("SETTLE", format!("partitions still move: {:?}", state.moves));
+    }
     for table in state.tables.values() {
         for partition in table.partitions.values().filter(|p| !lost.contains(&p.id)) {
             if state.serving_owner(partition).is_none() {
@@ -79,6 +82,10 @@ fn check_settled(world: &mut World) {
         }
     }
     for disk in &world.disks {
+        if !disk.copies.is_empty() {
+            let left = disk.copies.keys().collect::<Vec<_>>();
+            world.oracle.fail("SETTLE", format!("copies of {left:?} are left on {}", disk.id));
+        }
         for (id, partition) in &disk.partitions {
             if !partition.staged.is_empty() {
                 let staged = partition.staged.keys().collect::<Vec<_>>();

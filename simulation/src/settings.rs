@@ -9,6 +9,10 @@ pub const MARGIN: Duration = Duration::from_secs(2);
 pub const WELCOME_LIMIT: Duration = Duration::from_secs(5);
 /// Stillness of the state before partitions are placed.
 pub const DEBOUNCE: Duration = Duration::from_millis(200);
+/// How long something must be due before partitions are moved.
+pub const SETTLE: Duration = Duration::from_secs(1);
+/// So long after the beginning nobody asks for moves any more.
+pub const OPERATOR_UNTIL: Duration = Duration::from_secs(58);
 /// How long a partition that nobody assigns stays on disk.
 pub const UNASSIGNED_GRACE: Duration = Duration::from_secs(15);
 /// How long a request is tried.

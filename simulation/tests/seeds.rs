@@ -41,6 +41,7 @@ fn add(total: &mut Counts, counts: Counts) {
     total.failed += counts.failed;
     total.given_up += counts.given_up;
     total.placed += counts.placed;
+    total.moved += counts.moved;
 }
 
 #[test]
@@ -87,6 +88,7 @@ fn no_seed_breaks_an_invariant() {
     println!("{runs} seeds in {:.1?}: {total:?}", began.elapsed());
     // A simulation in which nothing happens shows nothing.
     assert!(total.commits > 20 * runs && total.reads > 10 * runs && total.given_up > runs / 2, "{total:?}");
+    assert!(total.moved > runs / 2, "{total:?}");
     assert!(total.placed > 0 && total.unknown > 0 && total.failed > 0, "{total:?}");
 }
 

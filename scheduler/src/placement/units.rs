@@ -35,7 +35,7 @@ pub(super) struct Unit {
     pub(super) weight: u64,
     /// Which, and at what epoch.
     pub(super) parts: Vec<Part>,
-    /// It stays: it is on its way already, its table is being loaded, or its owner is down.
+    /// It stays: it is on its way already, its table is being loaded, or its owner is down or cannot serve it.
     pub(super) fixed: bool,
 }
 
@@ -84,7 +84,8 @@ fn standing<'a>(
         Some(moving) => Some((&moving.to, true)),
         None => {
             let owner = partition.owners.first()?;
-            Some((owner, table.load.is_some() || !is_live(state, owner)))
+            let hindered = state.executors.get(owner).is_some_and(|e| e.hindered.contains_key(&partition.id));
+            Some((owner, table.load.is_some() || hindered || !is_live(state, owner)))
         }
     }
 }

@@ -169,7 +169,9 @@ impl MoveWatch {
             return (served && (waited || up(&known.from).is_none())).then_some(MoveAction::Finish);
         }
         let target = up(&known.to);
-        if up(&known.from).is_none() || target.is_none_or(|target| target.draining) {
+        // An owner that is away, or cannot serve it, has nothing to give.
+        let source = up(&known.from).filter(|source| !source.hindered.contains_key(&id));
+        if source.is_none() || target.is_none_or(|target| target.draining) {
             return Some(MoveAction::Abandon);
         }
         if known.phase == MovePhase::Waiting {

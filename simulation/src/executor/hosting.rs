@@ -6,7 +6,7 @@ use ancho_common::{
     ids::{PartitionId, WriteId},
 };
 use ancho_executor::host::{
-    Assignments,
+    Assignment, Assignments, Duty, Wanted,
     tenure::{Fit, Standing},
 };
 use ancho_proto::v1;
@@ -19,7 +19,7 @@ use crate::{
     settings::UNASSIGNED_GRACE,
 };
 
-type Checked<T> = Result<T, Answer>;
+pub(super) type Checked<T> = Result<T, Answer>;
 
 fn refused(kind: ErrorKind, text: &str) -> Answer {
     Answer::Refused(kind, text.to_owned())
@@ -32,8 +32,11 @@ impl Executor {
         if assignments.is_older_than(self.applied) {
             return;
         }
+        self.copy_as_told(&assignments, context);
+        let to_copy = |wanted: &Wanted| matches!(&wanted.assignment, Ok(assignment) if assignment.duty == Duty::Copy);
+        let told = |id: &PartitionId| assignments.partitions.get(id).is_some_and(|wanted| !to_copy(wanted));
         for (id, slot) in &mut self.slots {
-            if !assignments.partitions.contains_key(id) {
+            if !told(id) {
                 slot.hindrance = None;
                 if slot.tenure.epoch().is_some() || slot.unassigned_since.is_none() {
                     slot.unassigned_since = Some(context.now);
@@ -43,10 +46,14 @@ impl Executor {
         }
         for (id, wanted) in assignments.partitions {
             let Ok(assignment) = wanted.assignment else { continue };
+            if assignment.duty == Duty::Copy {
+                continue;
+            }
             let slot = self.slots.entry(id).or_default();
             slot.unassigned_since = None;
             slot.tenure.assign(assignment.epoch, assignment.version, &assignment.commits);
-            let hindrance = self.bring_in_line(id, context).err();
+            slot.leaving = assignment.duty == Duty::Leave;
+            let hindrance = self.bring_in_line(&assignment, context).err();
             if let Some(slot) = self.slots.get_mut(&id) {
                 slot.hindrance = hindrance.map(|(text, passes)| (wanted.epoch, text, passes));
             }
@@ -54,7 +61,16 @@ impl Executor {
         self.applied = Some(assignments.state_index);
     }
 
-    fn bring_in_line(&mut self, id: PartitionId, context: &mut Context<'_>) -> Result<(), (String, bool)> {
+    fn bring_in_line(&mut self, assignment: &Assignment, context: &mut Context<'_>) -> Result<(), (String, bool)> {
+        let id = assignment.partition;
+        if assignment.duty == Duty::Leave {
+            if !context.disks[self.index].partitions.contains_key(&id) {
+                return Err(("its directory was lost".into(), false));
+            }
+            self.advance(id, assignment.version, None, context);
+            return Ok(());
+        }
+        self.adopt(assignment, context)?;
         let Some(slot) = self.slots.get_mut(&id) else { return Ok(()) };
         let partitions = &mut context.disks[self.index].partitions;
         if let Entry::Vacant(missing) = partitions.entry(id) {
@@ -102,7 +118,7 @@ impl Executor {
     }
 
     /// Brings a partition to at least a version, whose write may be named.
-    fn reach(
+    pub(super) fn reach(
         &mut self,
         id: PartitionId,
         version: u64,
@@ -127,7 +143,7 @@ impl Executor {
         if on_disk < version { Err(refused(ErrorKind::StaleRoute, "not at that version")) } else { Ok(()) }
     }
 
-    fn check_held(&self, id: PartitionId, epoch: u64, context: &Context<'_>) -> Checked<()> {
+    pub(super) fn check_held(&self, id: PartitionId, epoch: u64, context: &Context<'_>) -> Checked<()> {
         if !self.may_serve(context) {
             return Err(refused(ErrorKind::Unavailable, "no session"));
         }
@@ -160,6 +176,9 @@ impl Executor {
     pub(super) fn stage(&mut self, from: Node, call: u64, stage: Stage, context: &mut Context<'_>) {
         let fit = self.check_held(stage.partition, stage.epoch, context).and_then(|()| {
             let slot = self.slots.get(&stage.partition);
+            if slot.is_some_and(|slot| slot.leaving) {
+                return Err(refused(ErrorKind::StaleRoute, "handed over"));
+            }
             let served = slot.is_some_and(|slot| slot.hindrance.is_none());
             let there = context.disks[self.index].partitions.contains_key(&stage.partition);
             if served && there { Ok(()) } else { Err(refused(ErrorKind::Unavailable, "hindered")) }

@@ -1,5 +1,6 @@
 //! A simulated executor: its messages and its disk are simulated, its lease, its unacknowledged beats and the rules by which
 //! it holds partitions ([`Tenure`], [`Assignments`]) are the real ones.
+mod copying;
 mod hosting;
 mod session;
 
@@ -16,7 +17,7 @@ use ancho_executor::{
 };
 use ancho_proto::v1;
 
-use self::session::Connection;
+use self::{copying::Copying, session::Connection};
 use crate::{
     clock::Clock,
     context::{Context, Timer},
@@ -33,6 +34,8 @@ struct Slot {
     /// Why it is not served, with the epoch that this is about. True if time may mend it.
     hindrance: Option<(u64, String, bool)>,
     unassigned_since: Option<Instant>,
+    /// It was handed over, and only what was planned before is read here.
+    leaving: bool,
 }
 
 /// One start of an executor's process.
@@ -52,6 +55,7 @@ pub struct Executor {
     scheduler: usize,
     /// Parts on their way to the disk, with whoever asked.
     staging: BTreeMap<u64, (Node, u64, Stage)>,
+    copies: BTreeMap<PartitionId, Copying>,
     stopping: bool,
 }
 
@@ -82,6 +86,7 @@ impl Executor {
             connection: None,
             scheduler: index % schedulers,
             staging: BTreeMap::new(),
+            copies: BTreeMap::new(),
             stopping: false,
         }
     }
@@ -91,6 +96,7 @@ impl Executor {
         match message {
             Message::Down(connection, down) => self.down(connection, down, context),
             Message::Call(id, call) => self.called(from, id, call, context),
+            Message::Answer(id, answer) => self.exported(id, Some(answer), context),
             _ => {}
         }
     }
@@ -100,6 +106,11 @@ impl Executor {
             Call::Read(read) => {
                 let answer = self.read(&read, context);
                 context.answer(from, id, answer);
+            }
+            Call::Export(read) => {
+                let answer = self.export(&read, context);
+                context.answer(from, id, answer);
+                self.report(context);
             }
             Call::Stage(stage) => self.stage(from, id, stage, context),
             Call::Rebase { write, read } => {
@@ -128,6 +139,8 @@ impl Executor {
                     self.report(context);
                 }
             }
+            Timer::Call(call) => self.exported(call, None, context),
+            Timer::Copy(id) => self.copy_on(id, context),
             Timer::Staged(number) => self.staged(number, context),
             Timer::Tick => {
                 self.sweep(context);

@@ -21,7 +21,7 @@ pub(super) struct Connection {
     welcomed: bool,
     sequence: u64,
     unacknowledged: Unacknowledged,
-    reported: Option<(Vec<(u64, u64)>, Vec<v1::Hindrance>)>,
+    reported: Option<(Vec<(u64, u64)>, Vec<v1::Hindrance>, Vec<v1::Copied>)>,
 }
 
 impl Executor {
@@ -124,10 +124,10 @@ impl Executor {
     }
 
     fn beat(&mut self, due: bool, context: &mut Context<'_>) {
-        let (loaded, hindered) = (self.loaded(context), self.hindered());
+        let (loaded, hindered, copies) = (self.loaded(context), self.hindered(), self.copied(context));
         let Some(connection) = self.connection.as_mut().filter(|c| c.welcomed) else { return };
         let pairs = loaded.iter().map(|l| (l.partition_id, l.epoch)).collect();
-        let report = (pairs, hindered.clone());
+        let report = (pairs, hindered.clone(), copies.clone());
         if !due && connection.reported.as_ref() == Some(&report) {
             return;
         }
@@ -135,7 +135,7 @@ impl Executor {
         connection.sequence += 1;
         let sequence = connection.sequence;
         connection.unacknowledged.sent(sequence, context.now);
-        let beat = v1::Beat { sequence, loaded, hindered, ..v1::Beat::default() };
+        let beat = v1::Beat { sequence, loaded, hindered, copies, ..v1::Beat::default() };
         context.send(Node::Scheduler(connection.to), Message::Up(connection.id, Up::Beat(beat)));
     }
 

@@ -1,6 +1,7 @@
 //! A simulated scheduler. Its state machine, its ledger of sessions, the claims and assignments of executors, the placement of
 //! partitions and their stamping are the real code; messages, timers and the log under them are simulated.
 mod index;
+mod moving;
 mod propose;
 mod session;
 mod statement;
@@ -15,12 +16,17 @@ use std::{
 use ancho_common::ids::{ExecutorId, PartitionId};
 use ancho_scheduler::{
     placement::{self, PlacementPolicy},
-    sessions::{ledger::Ledger, sweep_interval},
+    sessions::{
+        ledger::Ledger,
+        moving::{Copies, MoveWatch, MovingOptions},
+        sweep_interval,
+    },
     state::{ClusterState, Command},
 };
 
 use self::{
     index::{AfterIndex, Asked},
+    moving::LEAVE_GRACE,
     propose::{Proposal, Then},
     session::Session,
     statement::Statement,
@@ -62,6 +68,13 @@ pub struct Scheduler {
     calls: BTreeMap<u64, Waiting>,
     verdicts: BTreeSet<ExecutorId>,
     placing: bool,
+    watch: MoveWatch,
+    /// What executors said of their copies since this one leads.
+    copied: Copies,
+    /// A step of moves is being written.
+    moving: bool,
+    /// Since when there is something to be moved.
+    due_since: Option<Instant>,
 }
 
 impl Scheduler {
@@ -85,6 +98,10 @@ impl Scheduler {
             calls: BTreeMap::new(),
             verdicts: BTreeSet::new(),
             placing: false,
+            watch: MoveWatch::new(MovingOptions { leave_grace: LEAVE_GRACE, ..MovingOptions::default() }),
+            copied: Copies::default(),
+            moving: false,
+            due_since: None,
         }
     }
 
@@ -148,6 +165,7 @@ impl Scheduler {
                 self.raft.tick(context.now, context.rng);
                 self.sweep(context);
                 self.tend_sessions(context);
+                self.move_on(context);
                 context.after(TICK, Timer::Tick);
             }
             Timer::Call(id) => self.answered(id, None, context),
@@ -206,6 +224,7 @@ impl Scheduler {
         self.led = term;
         self.end_all_sessions(context);
         self.verdicts.clear();
+        self.forget_moves();
         if let Some(term) = term {
             context.oracle.leads(term);
             self.plan_placement(context);

@@ -25,6 +25,7 @@ pub(super) enum Then {
     Corrected(u64),
     LeftBehind(u64),
     Verdict(ExecutorId),
+    Moved,
     Statement(u64),
 }
 
@@ -206,6 +207,7 @@ impl Scheduler {
             (Then::Verdict(executor), _) => {
                 self.verdicts.remove(&executor);
             }
+            (Then::Moved, _) => self.moving = false,
             (Then::Statement(statement), Ok(outcome)) => self.proposed(statement, outcome, context),
             (Then::Nothing | Then::Registered(_) | Then::Statement(_), _) => {}
         }

@@ -74,6 +74,8 @@ impl Scheduler {
                 }
                 let sequence = beat.sequence;
                 if let Some(session) = self.sessions.get_mut(&connection) {
+                    let claims = &session.claims;
+                    self.copied.take(&claims.id, &claims.hello.incarnation, &beat.copies);
                     session.claims.take(beat);
                 }
                 self.linearize(AfterIndex::Ack(connection, sequence), TTL / 2, context);

@@ -257,6 +257,11 @@ impl Scheduler {
                 self.tell_client(id, Told::Done, context);
             }
             Ok(Applied::Outdated { parts }) => self.rebase(id, &parts, context),
+            // A partition is about to change hands; the same commit is asked for again until it has, or stays.
+            Ok(Applied::Closing { .. }) => {
+                let pause = context.between(50, 500);
+                context.after(pause, Timer::Commit(id));
+            }
             Ok(_) => self.tell_client(id, Told::Done, context),
         }
     }

@@ -86,7 +86,11 @@ impl World {
             executors: Vec::new(),
             clients: Vec::new(),
             disks: (0..executors)
-                .map(|n| ExecutorDisk { id: ExecutorId(format!("e{n}")), partitions: Default::default() })
+                .map(|n| ExecutorDisk {
+                    id: ExecutorId(format!("e{n}")),
+                    partitions: Default::default(),
+                    copies: Default::default(),
+                })
                 .collect(),
             oracle: Oracle::default(),
             weights,

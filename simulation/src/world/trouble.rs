@@ -48,6 +48,7 @@ impl World {
                 self.oracle.lost.extend(owned.filter(|p| p.owners.contains(&disk.id)).map(|p| p.id));
                 self.oracle.lost.extend(disk.partitions.keys().copied());
                 disk.partitions.clear();
+                disk.copies.clear();
                 if identity {
                     disk.id = ExecutorId(format!("e{executor}.{}", self.order));
                 }
