@@ -133,13 +133,13 @@ impl Copies {
     pub(crate) async fn follow(&self, wanted: BTreeMap<PartitionId, CopyWanted>, keep: BTreeSet<PartitionId>) {
         let dropped: Vec<Running> = {
             let mut running = self.inner.running.lock();
-            let gone: Vec<PartitionId> = running.keys().filter(|id| !wanted.contains_key(id)).copied().collect();
+            let gone: Vec<PartitionId> = running.keys().filter(|id| !wanted.contains_key(*id)).copied().collect();
             let dropped = gone.iter().filter_map(|id| running.remove(id)).collect();
             for (id, wanted) in &wanted {
                 match running.get(id) {
                     Some(known) => {
                         known.wanted.send_if_modified(|former| {
-                            let news = former != wanted;
+                            let news = *former != *wanted;
                             former.clone_from(wanted);
                             news
                         });

@@ -1,5 +1,6 @@
 //! Host and ingest over real directories and the real gRPC service. Where the schedulers would speak, the tests do.
 mod changes;
+mod copying;
 mod hosting;
 mod sessions;
 mod upkeep;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{service::Routes, transport::Channel};
 
 use crate::{
+    copy::TransferService,
     host::{Assignments, HostOptions, PartitionHost, PartitionInfo},
     identity::DataDir,
     ingest::Ingest,
@@ -112,7 +114,9 @@ impl Node {
         let ingest = Ingest::new(Arc::clone(&host), "start-1", memory_bytes);
         let (listener, address) = server::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let stop = CancellationToken::new();
-        let serve = server::serve(listener, Routes::new(ingest.clone().into_server()), stop.clone());
+        let transfer = TransferService::new(Arc::clone(&host)).into_server();
+        let routes = Routes::new(ingest.clone().into_server()).add_service(transfer);
+        let serve = server::serve(listener, routes, stop.clone());
         let serving = tokio::spawn(async move { serve.await.unwrap() });
         let url = format!("http://{address}");
         let client = ExecutorClient::connect(url.clone()).await.unwrap();

@@ -121,7 +121,7 @@ pub fn rebalance(state: &ClusterState, policy: &PlacementPolicy) -> MovePlan {
         .zip(&units)
         .filter(|(before, after)| before.owner != after.owner)
         .flat_map(|(before, after)| {
-            before.parts.iter().map(|part| PlannedMove {
+            before.parts.iter().map(move |part| PlannedMove {
                 partition: part.partition,
                 epoch: part.epoch,
                 from: before.owner.clone(),
@@ -241,7 +241,7 @@ impl Gap {
     /// Those that are worth a move, the widest first. Among equals the total decides, then the id.
     fn all(weights: &BTreeMap<ExecutorId, u64>, total: &BTreeMap<ExecutorId, u64>) -> Vec<Self> {
         let all = |id: &ExecutorId| total.get(id).copied().unwrap_or_default();
-        let Some((to, least)) = weights.iter().min_by_key(|(id, weight)| (**weight, all(id))) else {
+        let Some((to, least)) = weights.iter().min_by_key(|&(id, weight)| (*weight, all(id))) else {
             return Vec::new();
         };
         let average = weights.values().sum::<u64>() / weights.len().max(1) as u64;

@@ -27,7 +27,7 @@ use super::{
     change::{self, Change, with_typed_parameters},
     ddl, explain, explained,
     load::{Begun, TableLoad, given_up},
-    optimize,
+    members, optimize,
     recent::{Planned, RecentPlans},
     retry::{surface, until_alone, until_served},
     statement::{Statement, of_query},

@@ -90,7 +90,7 @@ impl Copies {
     pub fn of(&self, partition: PartitionId, known: &Move) -> Option<(&str, &Copied)> {
         let (incarnation, copies) = self.0.get(&known.to)?;
         let copied = copies.get(&partition).filter(|copied| copied.epoch == known.epoch)?;
-        Some((incarnation, copied))
+        Some((incarnation.as_str(), copied))
     }
 
     /// Forgets everything: it was said to another leader.
@@ -237,11 +237,11 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
-    use ancho_common::ids::RequestId;
+    use ancho_common::ids::{RequestId, WriteId};
 
     use super::*;
     use crate::state::{
-        Command, NewMove, Request,
+        Command, NewMove, Request, StagedPart,
         tests::{id, new_table, register},
         violations,
     };
@@ -264,9 +264,35 @@ mod tests {
             cluster.apply(register("a", "1"));
             cluster.apply(register("b", "1"));
             cluster.apply(Command::CreateTable(Box::new(new_table("t", 2, &["a"]))));
+            cluster.commit();
             let moves = cluster.ids().map(|partition| NewMove { partition, epoch: 1, to: id("b") }).to_vec();
             cluster.apply(Command::StartMoves { moves });
             cluster
+        }
+
+        /// A row in each partition: what never held one moves at once.
+        fn commit(&mut self) {
+            let parts = self.ids().map(|partition| StagedPart {
+                partition,
+                epoch: 1,
+                executor: id("a"),
+                incarnation: "1".into(),
+                rows: 1,
+                bytes: 10,
+                columns: Vec::new(),
+                deleted: 0,
+                base: None,
+            });
+            self.apply(Command::CommitWrite {
+                table: *self.state.tables.keys().next().unwrap(),
+                write_id: WriteId::new(),
+                overwrite: false,
+                parts: parts.to_vec(),
+                refreshed: None,
+                based_on: None,
+                request: None,
+                schema_version: 0,
+            });
         }
 
         fn ids(&self) -> [PartitionId; 2] {
@@ -308,8 +334,8 @@ mod tests {
         let [one, two] = cluster.ids();
         assert_eq!(cluster.steps(0), [(one, MoveAction::Copy)], "one at a time");
         assert_eq!(cluster.steps(1), []);
-        cluster.said(one, 0, 1);
-        assert_eq!(cluster.steps(2), [(one, switch(0))]);
+        cluster.said(one, 1, 1);
+        assert_eq!(cluster.steps(2), [(one, switch(1))]);
         let moved = cluster.state.find_partition(one).unwrap().1.clone();
         assert_eq!((moved.owners, moved.epoch), (vec![id("b")], 2));
         assert_eq!(cluster.steps(3), [(two, MoveAction::Copy)]);
@@ -343,8 +369,8 @@ mod tests {
         assert_eq!(cluster.steps(8), [(one, MoveAction::Reopen)]);
         assert_eq!(cluster.steps(9), [], "writes have their time, too");
         assert_eq!(cluster.steps(14), [(one, MoveAction::Close)]);
-        cluster.said(one, 0, 4);
-        assert_eq!(cluster.steps(15), [(one, switch(0))]);
+        cluster.said(one, 1, 4);
+        assert_eq!(cluster.steps(15), [(one, switch(1))]);
     }
 
     #[test]
@@ -352,7 +378,7 @@ mod tests {
         let mut cluster = Cluster::new();
         let [one, _] = cluster.ids();
         cluster.steps(0);
-        cluster.said(one, 0, 1);
+        cluster.said(one, 1, 1);
         cluster.apply(register("b", "2"));
         cluster.steps(1);
         assert_eq!(cluster.phase(one), Some(MovePhase::Copying));

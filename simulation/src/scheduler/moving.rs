@@ -69,7 +69,7 @@ impl Scheduler {
             self.state.tables.values().flat_map(|t| t.partitions.values().map(|p| (p.id, p.epoch))).collect();
         let count = context.rng.random_range(1..=4);
         let moves: Vec<NewMove> = all
-            .sample(context.rng, count)
+            .choose_multiple(context.rng, count)
             .map(|(partition, epoch)| NewMove { partition: *partition, epoch: *epoch, to: executor.clone() })
             .collect();
         if !moves.is_empty() {
