@@ -255,7 +255,10 @@ impl Oracle {
         let upto = usize::try_from(version).unwrap_or(usize::MAX);
         let same = copy.is_some_and(|copy| copy.rows(version) == self.rows_of(id, upto));
         if !(whole && same) && !self.lost.contains(&id) {
-            self.fail("MOVE", format!("partition {id} is handed over to {owner:?} without the rows of version {version}"));
+            self.fail(
+                "MOVE",
+                format!("partition {id} is handed over to {owner:?} without the rows of version {version}"),
+            );
         }
     }
 

@@ -17,8 +17,8 @@ mod peer;
 pub mod service;
 mod shelf;
 
+pub(crate) use self::shelf::put_in_place;
 pub use self::{
     copies::{Copies, CopyReport, CopyWanted},
     service::TransferService,
 };
-pub(crate) use self::shelf::put_in_place;

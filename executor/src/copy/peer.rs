@@ -85,7 +85,8 @@ impl FileSource for Peer {
         let request =
             ReadRequest { export_id: self.export_id.clone(), file: file.name(), start: range.start, end: range.end };
         let mut client = self.client.clone();
-        let reply = timeout(PATIENCE, client.read(request)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+        let reply =
+            timeout(PATIENCE, client.read(request)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
         let reply = reply.map_err(|status| {
             let kind = if status.code() == Code::NotFound { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
             io::Error::new(kind, status.message().to_owned())

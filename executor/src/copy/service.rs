@@ -90,7 +90,8 @@ impl TransferService {
             export.used = Instant::now();
             export.clone()
         };
-        let known = export.files.get(&file).ok_or_else(|| Error::not_found(format!("export {id} has no file {file}")))?;
+        let known =
+            export.files.get(&file).ok_or_else(|| Error::not_found(format!("export {id} has no file {file}")))?;
         if start > end || end > known.bytes || end - start > MAX_RANGE {
             return Err(Error::invalid(format!(
                 "bytes {start} to {end} of file {file} cannot be read: it has {} bytes, of which {MAX_RANGE} are given at a \

@@ -83,9 +83,7 @@ impl Shelf {
 
     fn versions(&self, id: PartitionId) -> Vec<u64> {
         let Ok(entries) = fs::read_dir(self.dir.join(id.to_string())) else { return Vec::new() };
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix('v')?.parse().ok())
-            .collect()
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix('v')?.parse().ok()).collect()
     }
 }
 

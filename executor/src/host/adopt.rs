@@ -79,9 +79,8 @@ impl PartitionHost {
         let version = copy.version;
         let opened = tokio::task::spawn_blocking(move || {
             clear_the_way(&dir, &aside)?;
-            put_in_place(&copy.dir, &dir).map_err(|e| {
-                Error::internal(format!("moving {} to {}: {e}", copy.dir.display(), dir.display()))
-            })?;
+            put_in_place(&copy.dir, &dir)
+                .map_err(|e| Error::internal(format!("moving {} to {}: {e}", copy.dir.display(), dir.display())))?;
             Ok::<_, Error>(open::open_one(id, &dir, options))
         })
         .await

@@ -109,7 +109,7 @@ impl ClusterBuilder {
             disk_reserve_bytes: self.disk_reserve_bytes,
             ..ExecutorOptions::new(dir.path(), urls)
         };
-        let mut cluster = Cluster { options, schedulers, executors: Vec::new(), template, dir };
+        let mut cluster = Cluster { options, schedulers, executors: Vec::new(), template, started: 0, dir };
         for _ in 0..self.executors {
             cluster.start_executor().await?;
         }
@@ -150,6 +150,8 @@ pub struct Cluster {
     schedulers: Vec<SchedulerHandle>,
     executors: Vec<ExecutorHandle>,
     template: ExecutorOptions,
+    /// Executors that were ever started.
+    started: usize,
     dir: TempDir,
 }
 
@@ -203,8 +205,19 @@ impl Cluster {
         self.wait_ready().await
     }
 
+    /// Stops an executor, which the schedulers are told, and forgets it.
+    pub async fn stop_executor(&mut self, position: usize) {
+        self.executors.remove(position).shutdown().await;
+    }
+
+    /// Executors that start from now on copy no more bytes than this in a second.
+    pub fn limit_copies(&mut self, rate: Option<u64>) {
+        self.template.copy_bytes_per_second = rate;
+    }
+
     async fn start_executor(&mut self) -> anyhow::Result<()> {
-        let data_dir = self.dir.path().join(format!("executor-{}", self.executors.len() + 1));
+        self.started += 1;
+        let data_dir = self.dir.path().join(format!("executor-{}", self.started));
         let started = Executor::start(ExecutorOptions { data_dir: data_dir.clone(), ..self.template.clone() }).await;
         self.executors.push(started.with_context(|| format!("start the executor in {}", data_dir.display()))?);
         Ok(())

@@ -75,11 +75,7 @@ pub(super) fn units(state: &ClusterState) -> Vec<Unit> {
 }
 
 /// Who has a partition or is about to, and whether that is settled.
-fn standing<'a>(
-    state: &'a ClusterState,
-    table: &Table,
-    partition: &'a Partition,
-) -> Option<(&'a ExecutorId, bool)> {
+fn standing<'a>(state: &'a ClusterState, table: &Table, partition: &'a Partition) -> Option<(&'a ExecutorId, bool)> {
     match state.moves.get(&partition.id) {
         Some(moving) => Some((&moving.to, true)),
         None => {

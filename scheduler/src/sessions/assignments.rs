@@ -121,9 +121,7 @@ impl Duty {
 
     fn source(&self) -> Option<v1::CopySource> {
         match self {
-            Self::Hold { former } => {
-                former.clone().map(|(url, epoch, version)| v1::CopySource { url, epoch, version })
-            }
+            Self::Hold { former } => former.clone().map(|(url, epoch, version)| v1::CopySource { url, epoch, version }),
             Self::Copy { from, epoch, .. } => Some(v1::CopySource { url: from.clone(), epoch: *epoch, version: 0 }),
             Self::Leave { .. } => None,
         }

@@ -307,8 +307,13 @@ mod tests {
         }
 
         fn said(&mut self, partition: PartitionId, version: u64, rounds: u32) {
-            let copied =
-                v1::Copied { partition_id: partition.0, epoch: 1, version: Some(version), rounds, ..Default::default() };
+            let copied = v1::Copied {
+                partition_id: partition.0,
+                epoch: 1,
+                version: Some(version),
+                rounds,
+                ..Default::default()
+            };
             self.copies.take(&id("b"), "1", &[copied]);
         }
 

@@ -36,7 +36,10 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
         ("ancho.cluster_status", "schedulers, executors and tables; nothing in, JSON out"),
         ("ancho.drain", "an executor gives all its partitions to others; {\"executor\": id or url} in, JSON out"),
         ("ancho.undrain", "an executor takes partitions again; {\"executor\": id or url} in, JSON out"),
-        ("ancho.remove_executor", "an empty executor that is down is forgotten; {\"executor\": id or url} in, JSON out"),
+        (
+            "ancho.remove_executor",
+            "an empty executor that is down is forgotten; {\"executor\": id or url} in, JSON out",
+        ),
         ("ancho.rebalance", "partitions move until executors are even; {\"dry_run\": true} or nothing in, JSON out"),
         (
             "ancho.recover",

@@ -202,3 +202,18 @@ async fn metrics_count_statements_of_all_nodes_of_the_process() {
     setup.handle.shutdown().await;
     second.handle.shutdown().await;
 }
+
+#[tokio::test]
+async fn what_operators_do_is_handed_to_the_service() {
+    let router = router(Arc::new(Double::new().await));
+    let post = |path: &str, body: &str| Request::post(path).body(Body::from(body.to_owned())).unwrap();
+    for path in ["/v1/cluster/drain", "/v1/cluster/rebalance"] {
+        let (status, kind, body) = call(&router, post(path, r#"{"x":1}"#)).await;
+        assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"asked": {"x": 1}}));
+    }
+    // This service does not know it; the route is there.
+    let (status, _, body) = call(&router, post("/v1/partitions/recover", "{}")).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(String::from_utf8_lossy(&body).contains("ancho.recover"));
+}

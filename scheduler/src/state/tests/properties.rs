@@ -273,9 +273,7 @@ fn command(state: &ClusterState, step: &Step) -> Command {
                 })
                 .collect(),
         },
-        Step::Drain { executor: n, draining } => {
-            Command::SetDraining { executor: executor(n), draining: *draining }
-        }
+        Step::Drain { executor: n, draining } => Command::SetDraining { executor: executor(n), draining: *draining },
         Step::Commit { name, write, overwrite, refreshed, stale_base, parts } => {
             let table = target(state, *name);
             let base = named(state, *name).map(|t| (t.id, t.version));
