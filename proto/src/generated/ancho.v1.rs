@@ -285,6 +285,9 @@ pub struct Assignment {
     /// Columns of the primary key; empty without one.
     #[prost(string, repeated, tag = "10")]
     pub primary_key: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How often the columns of the table have changed.
+    #[prost(uint64, tag = "11")]
+    pub schema_version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -992,6 +995,10 @@ pub struct StageHeader {
     /// has one, 2 none may be there already.
     #[prost(uint32, tag = "5")]
     pub key_rule: u32,
+    /// How often the columns of the table had changed when the rows were made. The owner takes them in once it knows the same
+    /// columns: equal names and types alone do not say so, since a column may have been dropped and added again.
+    #[prost(uint64, tag = "6")]
+    pub schema_version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1040,6 +1047,9 @@ pub struct SealRequest {
     pub table_id: u64,
     #[prost(message, repeated, tag = "3")]
     pub partitions: ::prost::alloc::vec::Vec<SealPartition>,
+    /// As in the senders' headers.
+    #[prost(uint64, tag = "4")]
+    pub schema_version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2016,4 +2026,7 @@ pub struct WriteNode {
     /// As in the header of a stage.
     #[prost(uint32, tag = "10")]
     pub key_rule: u32,
+    /// As in the header of a stage.
+    #[prost(uint64, tag = "11")]
+    pub schema_version: u64,
 }

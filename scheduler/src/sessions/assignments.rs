@@ -62,6 +62,7 @@ pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignmen
                 commits: partition.commits.iter().map(|c| commit(table, c)).collect(),
                 params,
                 primary_key: table.primary_key.clone(),
+                schema_version: table.schema_version,
             }
         })
         .collect();
