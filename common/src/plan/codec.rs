@@ -181,6 +181,7 @@ fn encode_write(write: &PartitionWriteExec) -> Vec<u8> {
         routes: target.routes.iter().map(Route::to_proto).collect(),
         form: target.form.number(),
         key_rule: target.key_rule.number(),
+        schema_version: target.schema_version,
     }
     .encode_to_vec()
 }
@@ -195,6 +196,7 @@ fn decode_write(bytes: &[u8], inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<d
         table_id: TableId(node.table_id),
         table: node.table,
         schema: schema::from_ipc(&node.schema)?,
+        schema_version: node.schema_version,
         partition_spec: PartitionSpec { expressions: node.partition_by, hash_version: node.hash_version },
         overwrite: node.overwrite,
         form: WriteForm::from_number(node.form)?,

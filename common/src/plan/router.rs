@@ -337,6 +337,7 @@ impl RowRouter {
             table_id: self.target.table_id.0,
             overwrite: self.target.overwrite,
             key_rule: self.target.key_rule.number(),
+            schema_version: self.target.schema_version,
         };
         let first = StageRequest { body: Some(Body::Header(header)) };
         sender.send(first).await.map_err(|_| Error::internal("a new channel is closed"))?;

@@ -45,6 +45,8 @@ pub struct WriteTarget {
     pub table: String,
     /// Schema of the table; rows to add must have exactly it.
     pub schema: SchemaRef,
+    /// How often its columns had changed when the write was planned.
+    pub schema_version: u64,
     /// Which columns the input has.
     pub form: WriteForm,
     /// Which row of a key stays.

@@ -31,6 +31,8 @@ pub struct Assignment {
     pub version: u64,
     /// Columns of the table.
     pub schema: SchemaRef,
+    /// How often they have changed.
+    pub schema_version: u64,
     /// The latest commits by version: what became of staged writes.
     pub commits: BTreeMap<u64, WriteId>,
     /// What those of them do that are changes of columns.
@@ -174,6 +176,7 @@ fn assignment<'a>(
         epoch: message.epoch,
         version: message.version,
         schema,
+        schema_version: message.schema_version,
         commits,
         changes,
         settings,
@@ -213,6 +216,7 @@ mod tests {
             commits: vec![],
             params: r#"{"cayenne_target_file_size_mb":"64","cayenne_compression_strategy":"zstd"}"#.into(),
             primary_key: vec![],
+            schema_version: 0,
             ..Default::default()
         };
         let bad_schema = proto::Assignment { partition_id: 2, schema: vec![1, 2].into(), ..good.clone() };

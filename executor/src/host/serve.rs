@@ -9,7 +9,7 @@ use ancho_common::{
 };
 use cayenne::{Partition, PinnedVersion};
 
-use super::{Assignment, Duty, PartitionHost, from_storage, slot::Slot, tenure::Fit};
+use super::{Assignment, Duty, PartitionHost, columns::same_columns, from_storage, slot::Slot, tenure::Fit};
 
 impl PartitionHost {
     /// Refuses everything while the session has lapsed.
@@ -68,17 +68,24 @@ impl PartitionHost {
         stored.pin(None).map_err(|error| from_storage("copying a partition", error))
     }
 
-    /// The open partition for a writer that comes with an epoch. An assignment that is on its way is waited for.
+    /// The open partition for a writer that comes with an epoch, and with the number of changes of columns that its rows
+    /// know of if they are yet to come. An assignment that is on its way is waited for.
     ///
     /// # Errors
-    /// As [`pin`](Self::pin).
-    pub(crate) async fn writable(&self, partition: PartitionId, epoch: u64) -> Result<(Assignment, Partition)> {
+    /// As [`pin`](Self::pin); `StaleRoute` when the columns here are older or newer.
+    pub(crate) async fn writable(
+        &self,
+        partition: PartitionId,
+        epoch: u64,
+        schema_version: Option<u64>,
+    ) -> Result<(Assignment, Partition)> {
         self.check_lease()?;
-        // A newer epoch than the known one is an assignment on its way, too.
+        // A newer epoch, or a later change of columns, than the known one is an assignment on its way, too.
         let ready = || {
             let slot = self.slot(partition)?;
             let known = slot.epoch()?;
-            let looked_at = slot.fit_partition().is_ok() || slot.hindrance().is_some();
+            let looked_at =
+                slot.hindrance().is_some() || (slot.fit_partition().is_ok() && slot.schema_version() >= schema_version);
             let settled = known > epoch || (known == epoch && looked_at);
             settled.then_some(slot)
         };
@@ -88,11 +95,27 @@ impl PartitionHost {
         };
         self.check_lease()?;
         self.check_epoch(&slot, epoch)?;
-        let stored = slot.fit_partition()?;
         let assignment = slot.assignment().ok_or_else(|| self.unknown(partition))?;
         if assignment.duty != Duty::Hold {
             // It was handed over.
             return Err(self.unknown(partition));
+        }
+        let stored = slot.fit_partition()?;
+        if let Some(wanted) = schema_version {
+            let others = || {
+                Error::stale_route(format!(
+                    "{}: the columns of the rows are others than those of the partition; read the routes again",
+                    slot.place()
+                ))
+            };
+            if assignment.schema_version != wanted {
+                return Err(others());
+            }
+            // The changes among the commits of the assignment may not be made yet.
+            self.reach(&slot, assignment.version, None).await?;
+            if !same_columns(&stored, &assignment) {
+                return Err(others());
+            }
         }
         Ok((assignment, stored))
     }

@@ -124,6 +124,11 @@ impl Slot {
         hindrance.map_or_else(|| self.partition(), Err)
     }
 
+    /// How often the columns of the table have changed, after the assignment.
+    pub(super) fn schema_version(&self) -> Option<u64> {
+        self.state.lock().assignment.as_ref().map(|assignment| assignment.schema_version)
+    }
+
     /// Takes in a newer assignment. The committed version never goes back within the life of the process.
     pub(super) fn assign(&self, assignment: Assignment) {
         let mut state = self.state.lock();

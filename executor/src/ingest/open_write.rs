@@ -17,12 +17,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::feed::{Feed, FeedSender};
 
+/// What all requests of a write say alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WriteScope {
+    pub(super) table: TableId,
+    /// How often the table's columns had changed when the rows were made.
+    pub(super) schema_version: u64,
+    pub(super) overwrite: bool,
+}
+
 /// A write as far as this executor has a part in it.
 #[derive(Debug)]
 pub(super) struct OpenWrite {
     pub(super) id: WriteId,
-    pub(super) table: TableId,
-    pub(super) overwrite: bool,
+    pub(super) scope: WriteScope,
     /// Which row of a key stays.
     pub(super) key_rule: KeyRule,
     /// Tells writers and receivers that the write is over.
@@ -95,11 +103,10 @@ impl Part {
 }
 
 impl OpenWrite {
-    pub(super) fn new(id: WriteId, table: TableId, overwrite: bool, key_rule: KeyRule) -> Self {
+    pub(super) fn new(id: WriteId, scope: WriteScope, key_rule: KeyRule) -> Self {
         Self {
             id,
-            table,
-            overwrite,
+            scope,
             key_rule,
             cancel: CancellationToken::new(),
             sealing: tokio::sync::Mutex::new(()),
@@ -168,7 +175,7 @@ impl OpenWrite {
             return Err(poison.clone());
         }
         state.touched = Instant::now();
-        let mode = if self.overwrite { WriteMode::Overwrite } else { WriteMode::Append };
+        let mode = if self.scope.overwrite { WriteMode::Overwrite } else { WriteMode::Append };
         let key_rule = match self.key_rule {
             KeyRule::LastArrival => Some(cayenne::KeyRule::LastArrival),
             KeyRule::Newest => None,

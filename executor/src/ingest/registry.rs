@@ -6,12 +6,12 @@ use std::{
 
 use ancho_common::{
     error::{Error, Result},
-    ids::{TableId, WriteId},
+    ids::WriteId,
     plan::changes::KeyRule,
 };
 use parking_lot::Mutex;
 
-use super::open_write::OpenWrite;
+use super::open_write::{OpenWrite, WriteScope};
 
 /// Dropped writes that are remembered: rows of theirs may still arrive.
 const REMEMBERED: usize = 4096;
@@ -32,13 +32,7 @@ struct Inner {
 
 impl Registry {
     /// The write of that id, new if it is not known.
-    pub(super) fn open(
-        &self,
-        id: WriteId,
-        table: TableId,
-        overwrite: bool,
-        key_rule: KeyRule,
-    ) -> Result<Arc<OpenWrite>> {
+    pub(super) fn open(&self, id: WriteId, scope: WriteScope, key_rule: KeyRule) -> Result<Arc<OpenWrite>> {
         let mut inner = self.inner.lock();
         if let Some(reason) = inner.dropped.get(&id) {
             return Err(Error::conflict(format!("write {id} was dropped: {reason}; start the statement again")));
@@ -46,13 +40,9 @@ impl Registry {
         if inner.closed {
             return Err(Error::unavailable("the executor is stopping and takes no rows; try again"));
         }
-        let write = inner.writes.entry(id).or_insert_with(|| Arc::new(OpenWrite::new(id, table, overwrite, key_rule)));
-        if write.table != table || write.overwrite != overwrite {
-            return Err(Error::invalid(format!(
-                "write {id} is for table id {} with overwrite = {}, a request names table id {table} with overwrite = \
-                 {overwrite}",
-                write.table, write.overwrite
-            )));
+        let write = inner.writes.entry(id).or_insert_with(|| Arc::new(OpenWrite::new(id, scope, key_rule)));
+        if write.scope != scope {
+            return Err(Error::invalid(format!("write {id} is {:?}, a request names {scope:?}", write.scope)));
         }
         Ok(Arc::clone(write))
     }
@@ -93,25 +83,24 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
+    use ancho_common::ids::TableId;
+
     use super::*;
 
     #[test]
     fn a_dropped_write_does_not_come_back() {
         let registry = Registry::default();
         let id = WriteId::new();
-        registry.open(id, TableId(1), false, KeyRule::LastArrival).unwrap();
-        assert!(
-            registry.open(id, TableId(2), false, KeyRule::LastArrival).is_err()
-                && registry.open(id, TableId(1), true, KeyRule::LastArrival).is_err()
-        );
+        let scope = WriteScope { table: TableId(1), schema_version: 0, overwrite: false };
+        let others = [
+            WriteScope { table: TableId(2), ..scope },
+            WriteScope { schema_version: 1, ..scope },
+            WriteScope { overwrite: true, ..scope },
+        ];
+        registry.open(id, scope, KeyRule::LastArrival).unwrap();
+        assert!(others.into_iter().all(|other| registry.open(id, other, KeyRule::LastArrival).is_err()));
         assert!(registry.drop_write(id, "test").is_some());
-        assert!(
-            registry
-                .open(id, TableId(1), false, KeyRule::LastArrival)
-                .unwrap_err()
-                .message
-                .contains("was dropped: test")
-        );
+        assert!(registry.open(id, scope, KeyRule::LastArrival).unwrap_err().message.contains("was dropped: test"));
         for _ in 0..REMEMBERED {
             registry.drop_write(WriteId::new(), "other");
         }

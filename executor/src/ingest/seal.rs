@@ -13,7 +13,7 @@ use futures::future::join_all;
 use super::{
     Ingest, columns,
     effect::Effect,
-    open_write::{OpenWrite, Received, SealStep},
+    open_write::{OpenWrite, Received, SealStep, WriteScope},
     part_writer::Staged,
     write_id,
 };
@@ -33,7 +33,8 @@ impl Ingest {
             return Err(Error::conflict(format!("write {id} was sealed before and its answer is not known any more")));
         }
         // A write that no sender came for has no rows, so no rule matters.
-        let write = self.registry.open(id, TableId(request.table_id), overwrite, KeyRule::LastArrival)?;
+        let scope = WriteScope { table: TableId(request.table_id), schema_version: request.schema_version, overwrite };
+        let write = self.registry.open(id, scope, KeyRule::LastArrival)?;
         match self.seal_parts(&write, &request.partitions).await {
             Ok(partitions) => Ok(proto::SealReply { incarnation: self.incarnation.to_string(), partitions }),
             Err(error) => {
@@ -75,7 +76,7 @@ impl Ingest {
                     .ok_or_else(|| Error::internal(format!("partition id {partition} lost its writer")))?
             }
         };
-        let (place, _) = self.host.writable(partition, part.epoch).await?;
+        let (place, _) = self.host.writable(partition, part.epoch, None).await?;
         let held = match &step {
             SealStep::Already(sealed) => Received { rows: sealed.rows, deletes: sealed.deletes },
             SealStep::Finish { received, .. } => *received,
@@ -96,7 +97,7 @@ impl Ingest {
             SealStep::Finish { feed, .. } => feed,
         };
         let Staged { summary: written, whole, base_version } = feed.finish(transaction_part(part)?).await?;
-        let effect = if write.overwrite { Effect::of_overwrite(&whole) } else { Effect::of(&whole) };
+        let effect = if write.scope.overwrite { Effect::of_overwrite(&whole) } else { Effect::of(&whole) };
         let WriteSummary { data: summary, deleted_rows, .. } = written;
         metrics::counter!(metric::STAGED_ROWS).increment(summary.rows);
         metrics::counter!(metric::STAGED_BYTES).increment(summary.bytes);
@@ -106,7 +107,7 @@ impl Ingest {
         check_rows(&format!("partition id {partition}, as stored"), write, held, expected(part))?;
         // Under another epoch or without a session the commit would be refused anyway; say so now.
         self.host.check_held(partition, part.epoch)?;
-        let builds_on_version = whole.deleted_rows > 0 || (whole.keys.is_some() && !write.overwrite);
+        let builds_on_version = whole.deleted_rows > 0 || (whole.keys.is_some() && !write.scope.overwrite);
         let sealed = proto::SealedPartition {
             partition_id: part.partition_id,
             rows: held.rows,

@@ -15,7 +15,7 @@ use tonic::Streaming;
 use super::{
     Ingest, decode,
     feed::{Feed, FeedSender},
-    open_write::{OpenWrite, Received},
+    open_write::{OpenWrite, Received, WriteScope},
     write_id,
 };
 
@@ -34,8 +34,12 @@ impl Ingest {
         };
         self.host.check_lease()?;
         let key_rule = KeyRule::from_number(header.key_rule)?;
-        let table = TableId(header.table_id);
-        let write = self.registry.open(write_id(&header.write_id)?, table, header.overwrite, key_rule)?;
+        let scope = WriteScope {
+            table: TableId(header.table_id),
+            schema_version: header.schema_version,
+            overwrite: header.overwrite,
+        };
+        let write = self.registry.open(write_id(&header.write_id)?, scope, key_rule)?;
         let stream = write.enter(&header.sender_id);
         match self.receive(&write, &header.sender_id, &mut inbound).await {
             Ok(reply) => {
@@ -132,14 +136,14 @@ impl Ingest {
 
     /// Where rows of a partition of this write go, once it is here under that epoch.
     pub(super) async fn feed(&self, write: &Arc<OpenWrite>, partition: PartitionId, epoch: u64) -> Result<FeedSender> {
-        let (assignment, stored) = self.host.writable(partition, epoch).await?;
-        if assignment.table_id != write.table {
+        let (assignment, stored) = self.host.writable(partition, epoch, Some(write.scope.schema_version)).await?;
+        if assignment.table_id != write.scope.table {
             return Err(Error::invalid(format!(
                 "{} belongs to table id {}, write {} is for table id {}",
                 assignment.place(),
                 assignment.table_id,
                 write.id,
-                write.table
+                write.scope.table
             )));
         }
         write.feed(partition, epoch, &assignment.place(), assignment.write_options, |write, form| {

@@ -33,6 +33,7 @@ async fn stage(node: &Node, write: WriteId, added: &RecordBatch, deleted: &Recor
         table_id: TABLE,
         overwrite: false,
         key_rule: 0,
+        schema_version: 0,
     };
     let batch = |rows: &RecordBatch, deletes| {
         Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(rows), deletes })
@@ -54,7 +55,8 @@ async fn seal(node: &Node, write: WriteId, rows: u64, deletes: u64) -> Result<pr
         expected_deletes: deletes,
         within: None,
     };
-    let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions: vec![part] };
+    let request =
+        proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions: vec![part], schema_version: 0 };
     Ok(node.client.clone().seal(request).await?.into_inner().partitions.remove(0))
 }
 

@@ -79,6 +79,7 @@ fn assignment(id: u64, epoch: u64, version: u64, commits: &[(u64, WriteId)]) -> 
             .collect(),
         params: String::new(),
         primary_key: vec![],
+        schema_version: 0,
         ..proto::Assignment::default()
     }
 }
@@ -146,12 +147,25 @@ impl Node {
         overwrite: bool,
         parts: &[(u64, u64, RecordBatch)],
     ) -> Result<BTreeMap<u64, u64>, Error> {
+        self.stage_knowing(0, write, sender, overwrite, parts).await
+    }
+
+    /// Stages rows that know of so many changes of columns.
+    async fn stage_knowing(
+        &self,
+        schema_version: u64,
+        write: WriteId,
+        sender: &str,
+        overwrite: bool,
+        parts: &[(u64, u64, RecordBatch)],
+    ) -> Result<BTreeMap<u64, u64>, Error> {
         let header = proto::StageHeader {
             write_id: write.to_string(),
             sender_id: sender.into(),
             table_id: TABLE,
             overwrite,
             key_rule: 0,
+            schema_version,
         };
         let mut messages = vec![proto::StageRequest { body: Some(Body::Header(header)) }];
         messages.extend(parts.iter().map(|(partition_id, epoch, batch)| proto::StageRequest {
@@ -174,6 +188,16 @@ impl Node {
         overwrite: bool,
         parts: &[(u64, u64, u64)],
     ) -> Result<Vec<proto::SealedPartition>, Error> {
+        self.seal_knowing(0, write, overwrite, parts).await
+    }
+
+    async fn seal_knowing(
+        &self,
+        schema_version: u64,
+        write: WriteId,
+        overwrite: bool,
+        parts: &[(u64, u64, u64)],
+    ) -> Result<Vec<proto::SealedPartition>, Error> {
         let partitions = parts
             .iter()
             .map(|(partition_id, epoch, expected_rows)| proto::SealPartition {
@@ -185,7 +209,7 @@ impl Node {
                 within: None,
             })
             .collect();
-        let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions };
+        let request = proto::SealRequest { write_id: write.to_string(), table_id: TABLE, partitions, schema_version };
         let reply = self.client.clone().seal(request).await?.into_inner();
         assert_eq!(reply.incarnation, "start-1");
         Ok(reply.partitions)

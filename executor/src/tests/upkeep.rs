@@ -63,7 +63,14 @@ fn altered(assignment: proto::Assignment, version: u64, change: &ColumnChange, s
         column_change: serde_json::to_string(change).unwrap(),
     };
     let commits = assignment.commits.iter().cloned().chain([commit]).collect();
-    proto::Assignment { version, commits, schema: ancho_common::schema::to_ipc(schema).into(), ..assignment }
+    let schema_version = assignment.schema_version + 1;
+    proto::Assignment {
+        version,
+        commits,
+        schema: ancho_common::schema::to_ipc(schema).into(),
+        schema_version,
+        ..assignment
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,6 +118,45 @@ async fn columns_change_in_their_place_between_two_writes() {
     let infos = node.host.partitions();
     assert_eq!((infos[0].version, infos[0].rows, infos[1].version), (Some(4), 10, Some(0)));
     assert!(infos.iter().all(|info| info.hindrance.is_none()), "{infos:?}");
+}
+
+/// A column that was dropped and added again has the name and type it had; rows must be taken in as the new column's, by
+/// owners that know of it. One that is told late makes the sender wait, or come again.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_wait_for_the_changes_of_columns_that_they_know_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    let (schema, told) = (table_schema(), assignment(1, 1, 0, &[]));
+    node.assign(1, vec![told.clone()]).await;
+    let first = put(&node, 1, 0..10).await;
+    let column = schema.field_with_name("s").unwrap().clone().with_nullable(true);
+    let (drop, add) = (ColumnChange::Drop { name: "s".into() }, ColumnChange::Add { column });
+    let told = altered(assignment(1, 1, 1, &[(1, first)]), 2, &drop, &drop.apply(&schema).unwrap());
+    let changed = add.apply(&drop.apply(&schema).unwrap()).unwrap();
+    let told = altered(told, 3, &add, &changed);
+
+    let write = WriteId::new();
+    for empty in [true, false] {
+        let error = if empty {
+            node.seal_knowing(2, WriteId::new(), true, &[(1, 1, 0)]).await.unwrap_err()
+        } else {
+            node.stage_knowing(2, WriteId::new(), "a", false, &[(1, 1, rows(10..20))]).await.unwrap_err()
+        };
+        assert_eq!(error.kind, ErrorKind::StaleRoute, "{error}");
+    }
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        node.assign(2, vec![told]).await;
+    };
+    let parts = [(1, 1, rows(10..20))];
+    let (staged, ()) = tokio::join!(node.stage_knowing(2, write, "a", false, &parts), late);
+    assert_eq!(staged.unwrap(), BTreeMap::from([(1, 10)]));
+    let stale = node.stage(WriteId::new(), "a", false, &[(1, 1, rows(20..21))]).await.unwrap_err();
+    assert_eq!(stale.kind, ErrorKind::StaleRoute, "{stale}");
+    node.seal_knowing(2, write, false, &[(1, 1, 10)]).await.unwrap();
+    node.publish(write, &[(1, 1, 4)]).await.unwrap();
+    let info = &node.host.partitions()[0];
+    assert_eq!((info.version, info.rows, &info.hindrance), (Some(4), 20, &None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

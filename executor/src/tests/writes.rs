@@ -73,6 +73,7 @@ async fn a_sender_that_breaks_off_poisons_the_write() {
         table_id: TABLE,
         overwrite: false,
         key_rule: 0,
+        schema_version: 0,
     };
     messages.send(proto::StageRequest { body: Some(Body::Header(header)) }).await.unwrap();
     let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(10..20)), deletes: false };
@@ -91,6 +92,7 @@ async fn a_sender_that_breaks_off_poisons_the_write() {
         table_id: TABLE,
         overwrite: false,
         key_rule: 0,
+        schema_version: 0,
     };
     let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: whole.slice(..whole.len() / 2), deletes: false };
     let messages = [Body::Header(header), Body::Batch(batch)].map(|body| proto::StageRequest { body: Some(body) });
@@ -115,6 +117,7 @@ async fn a_stream_without_its_end_mark_poisons_the_write() {
                 table_id: TABLE,
                 overwrite: false,
                 key_rule: 0,
+                schema_version: 0,
             });
             let batch =
                 Body::Batch(proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)), deletes: false });
@@ -207,6 +210,7 @@ async fn a_vanished_sender_is_a_fault_of_the_write() {
         table_id: TABLE,
         overwrite: false,
         key_rule: 0,
+        schema_version: 0,
     };
     let batch = proto::StageBatch { partition_id: 1, epoch: 1, ipc: ipc(&rows(0..10)), deletes: false };
     let messages = [Body::Header(header), Body::Batch(batch)].map(|body| proto::StageRequest { body: Some(body) });

@@ -315,10 +315,13 @@ pub struct Assignment {
     /// Columns of the primary key; empty without one.
     #[prost(string, repeated, tag = "10")]
     pub primary_key: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(enumeration = "Duty", tag = "11")]
+    /// How often the columns of the table have changed.
+    #[prost(uint64, tag = "11")]
+    pub schema_version: u64,
+    #[prost(enumeration = "Duty", tag = "12")]
     pub duty: i32,
     /// Who has the partition's rows: of a copy, and of a partition that the executor has just become the owner of.
-    #[prost(message, optional, tag = "12")]
+    #[prost(message, optional, tag = "13")]
     pub source: ::core::option::Option<CopySource>,
 }
 /// An executor from which a partition is copied.
@@ -1074,6 +1077,10 @@ pub struct StageHeader {
     /// has one, 2 none may be there already.
     #[prost(uint32, tag = "5")]
     pub key_rule: u32,
+    /// How often the columns of the table had changed when the rows were made. The owner takes them in once it knows the same
+    /// columns: equal names and types alone do not say so, since a column may have been dropped and added again.
+    #[prost(uint64, tag = "6")]
+    pub schema_version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1122,6 +1129,9 @@ pub struct SealRequest {
     pub table_id: u64,
     #[prost(message, repeated, tag = "3")]
     pub partitions: ::prost::alloc::vec::Vec<SealPartition>,
+    /// As in the senders' headers.
+    #[prost(uint64, tag = "4")]
+    pub schema_version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2098,6 +2108,9 @@ pub struct WriteNode {
     /// As in the header of a stage.
     #[prost(uint32, tag = "10")]
     pub key_rule: u32,
+    /// As in the header of a stage.
+    #[prost(uint64, tag = "11")]
+    pub schema_version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

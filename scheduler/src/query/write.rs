@@ -112,8 +112,6 @@ struct Commit<'a> {
     /// The table, and its version, that the rows were made from and that they put an end to.
     based_on: Option<(TableId, u64)>,
     request: WriteRequest,
-    /// The columns that the rows have.
-    schema_version: u64,
 }
 
 /// Carries writes out.
@@ -151,8 +149,7 @@ impl Writer {
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.send(attempt, input, &target, caller).await?;
-        let schema_version = table.schema_version;
-        let commit = |rows| Commit { kind, based_on, request: asked_by(caller, rows), schema_version };
+        let commit = |rows| Commit { kind, based_on, request: asked_by(caller, rows) };
         Ok(self.end(&target, sent, commit, caller, staged).await?)
     }
 
@@ -215,8 +212,7 @@ impl Writer {
         let target = target(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.route(rows, &target, caller).await?;
-        let schema_version = table.schema_version;
-        let commit = |rows| Commit { kind, based_on: None, request: asked_by(caller, rows), schema_version };
+        let commit = |rows| Commit { kind, based_on: None, request: asked_by(caller, rows) };
         self.end(&target, sent, commit, caller, staged).await
     }
 
@@ -279,7 +275,7 @@ impl Writer {
         // Some owners may have sealed: what the transaction had staged there cannot be had back.
         let parts = parts.map_err(super::transaction::given_up)?;
         staged.settle();
-        Ok(Some(OwnWrite { target, sent, parts, schema_version: table.schema_version }))
+        Ok(Some(OwnWrite { target, sent, parts }))
     }
 
     /// Commits all that a transaction has staged. `rows` is what the request is remembered with.
@@ -392,8 +388,7 @@ impl Writer {
             .map(|route| (route.partition, SentRows::none(route.clone())))
             .collect();
         let request = asked_by(caller, table.rows());
-        let schema_version = table.schema_version;
-        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request, schema_version };
+        let commit = Commit { kind: WriteKind::Overwrite, based_on: None, request };
         if sent.is_empty() {
             return self.found_nothing(&target, &commit, caller).await;
         }
@@ -411,8 +406,8 @@ impl Writer {
     /// # Errors
     /// Those of the log.
     pub async fn nothing(&self, table: &Table, caller: &Caller) -> Result<u64> {
-        let (request, schema_version) = (asked_by(caller, 0), table.schema_version);
-        let commit = Commit { kind: WriteKind::Append, based_on: None, request, schema_version };
+        let request = asked_by(caller, 0);
+        let commit = Commit { kind: WriteKind::Append, based_on: None, request };
         self.found_nothing(&target_with(table, commit.kind, Vec::new()), &commit, caller).await
     }
 
@@ -449,7 +444,7 @@ impl Writer {
                 },
                 based_on: commit.based_on,
                 request: Some(commit.request.clone()),
-                schema_version: commit.schema_version,
+                schema_version: target.schema_version,
             };
             // From here on a caller that goes away must not take back what may be committed.
             staged.settle();
@@ -556,8 +551,12 @@ impl Writer {
             });
         }
         let calls = by_owner.into_iter().map(|((executor, url), partitions)| async move {
-            let request =
-                SealRequest { write_id: target.write_id.to_string(), table_id: target.table_id.0, partitions };
+            let request = SealRequest {
+                write_id: target.write_id.to_string(),
+                table_id: target.table_id.0,
+                partitions,
+                schema_version: target.schema_version,
+            };
             let mut client = self.client(&url)?;
             let reply = client.seal(request).await.map_err(|e| said_by(&url, e.into()))?;
             staged_parts(&executor, reply.into_inner(), sent)
@@ -668,6 +667,7 @@ fn target_with(table: &Table, kind: WriteKind<'_>, routes: Vec<Route>) -> WriteT
         table_id: table.id,
         table: table.name.to_string(),
         schema: Arc::clone(&table.schema.0),
+        schema_version: table.schema_version,
         form: kind.form(),
         key_rule: kind.key_rule(),
         partition_spec: table.partition_spec.clone(),

@@ -64,6 +64,7 @@ pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignmen
                 commits: partition.commits.iter().filter(|c| c.version <= version).map(|c| commit(table, c)).collect(),
                 params,
                 primary_key: table.primary_key.clone(),
+                schema_version: table.schema_version,
                 duty: duty.to_proto().into(),
                 source: duty.source(),
             }

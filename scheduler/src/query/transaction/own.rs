@@ -20,8 +20,6 @@ pub(in crate::query) struct OwnWrite {
     pub(in crate::query) sent: BTreeMap<PartitionId, SentRows>,
     /// What they do, together with the parts of earlier statements in the same partitions.
     pub(in crate::query) parts: Vec<StagedPart>,
-    /// The columns that the rows have.
-    pub(in crate::query) schema_version: u64,
 }
 
 /// The writes of a transaction. Each partition is in one of them: the last that changed it.
@@ -59,7 +57,7 @@ impl OwnWrites {
     pub(in crate::query) fn parts(&self) -> Vec<TransactionPart> {
         let of = |write: &OwnWrite| {
             let (table, write_id) = (write.target.table_id, write.target.write_id);
-            let schema_version = write.schema_version;
+            let schema_version = write.target.schema_version;
             write
                 .parts
                 .iter()
@@ -104,6 +102,7 @@ mod tests {
             table_id: TableId(1),
             table: "t".into(),
             schema: Arc::new(Schema::empty()),
+            schema_version: 0,
             form: WriteForm::Rows,
             key_rule: KeyRule::LastArrival,
             partition_spec: PartitionSpec::default(),
@@ -132,7 +131,6 @@ mod tests {
             target: Arc::new(target),
             sent: partitions.iter().map(|id| (PartitionId(*id), SentRows::none(route(*id)))).collect(),
             parts: partitions.iter().map(|id| part(*id)).collect(),
-            schema_version: 0,
         }
     }
 
