@@ -250,7 +250,9 @@ impl Oracle {
         self.counts.moved += 1;
         let (id, version) = (partition.id, partition.version);
         let owner = partition.owners.first();
-        let copy = disks.iter().find(|disk| Some(&disk.id) == owner).and_then(|disk| disk.copies.get(&id));
+        // One that it gets back it has in its place.
+        let disk = disks.iter().find(|disk| Some(&disk.id) == owner);
+        let copy = disk.and_then(|disk| disk.copies.get(&id).or_else(|| disk.partitions.get(&id)));
         let whole = copy.is_some_and(|copy| copy.version() >= version);
         let upto = usize::try_from(version).unwrap_or(usize::MAX);
         let same = copy.is_some_and(|copy| copy.rows(version) == self.rows_of(id, upto));

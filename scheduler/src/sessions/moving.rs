@@ -165,6 +165,10 @@ impl MoveWatch {
         let seen = self.seen.get(&id)?;
         if known.phase == MovePhase::Leaving {
             let served = up(&known.to).is_some_and(|e| e.loaded.get(&id) == Some(&known.epoch));
+            let (_, partition) = state.find_partition(id)?;
+            if up(&known.to).is_none() && up(&known.from).is_some() && partition.version == known.version {
+                return Some(MoveAction::Return);
+            }
             let waited = now.duration_since(seen.since) >= self.options.leave_grace;
             return (served && (waited || up(&known.from).is_none())).then_some(MoveAction::Finish);
         }
@@ -376,6 +380,19 @@ mod tests {
         assert_eq!(cluster.steps(14), [(one, MoveAction::Close)]);
         cluster.said(one, 1, 4);
         assert_eq!(cluster.steps(15), [(one, switch(1))]);
+    }
+
+    #[test]
+    fn a_new_owner_that_dies_at_once_gives_the_partition_back() {
+        let mut cluster = Cluster::new();
+        let [one, _] = cluster.ids();
+        cluster.steps(0);
+        cluster.said(one, 1, 1);
+        assert_eq!(cluster.steps(1), [(one, switch(1))]);
+        cluster.apply(Command::ExecutorDown { executor: id("b"), incarnation: "1".into() });
+        assert!(cluster.steps(2).contains(&(one, MoveAction::Return)));
+        let back = cluster.state.find_partition(one).unwrap().1.clone();
+        assert_eq!((back.owners, back.epoch, cluster.phase(one)), (vec![id("a")], 3, None));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!                    Close Reopen                          │
 //!                      ▼  │                                │
 //!                    Closing ──────────Switch──────────────┘        Abandon: from everywhere before Leaving
+//!                                                                   Return: from Leaving, if the new owner died at once
 //! ```
 //!
 //! Nothing here decides when: the leader proposes steps ([`crate::sessions::moving`]), and one that does not fit the
@@ -107,6 +108,8 @@ pub enum MoveAction {
     },
     /// The former owner lets go.
     Finish,
+    /// The former owner takes the partition back, if the new one is down and has committed nothing.
+    Return,
     /// The partition stays where it is.
     Abandon,
 }
@@ -148,6 +151,7 @@ impl ClusterState {
                 (MoveAction::Finish, MovePhase::Leaving) => {
                     self.moves.remove(&partition);
                 }
+                (MoveAction::Return, MovePhase::Leaving) => self.give_back(partition),
                 (MoveAction::Abandon, MovePhase::Waiting | MovePhase::Copying | MovePhase::Closing) => {
                     self.moves.remove(&partition);
                 }
@@ -177,6 +181,17 @@ impl ClusterState {
         let epoch = self.give(id, to);
         if let Some(known) = self.moves.get_mut(&id) {
             (known.epoch, known.phase, known.version) = (epoch, MovePhase::Leaving, version);
+        }
+    }
+
+    /// Undoes a switch before it had any effect on rows.
+    fn give_back(&mut self, id: PartitionId) {
+        let Some(Move { from, to, version, .. }) = self.moves.get(&id).cloned() else { return };
+        let up = |executor: &ExecutorId| self.executors.get(executor).is_some_and(|e| e.liveness == Liveness::Up);
+        let unchanged = self.find_partition(id).is_some_and(|(_, partition)| partition.version == version);
+        if up(&from) && !up(&to) && unchanged {
+            self.give(id, from);
+            self.moves.remove(&id);
         }
     }
 

@@ -331,7 +331,7 @@ impl ClusterState {
             return Err(Error::not_found(format!("partition {id} does not exist")));
         };
         let place = format!("partition {} of table {}", partition.key, table.name);
-        if partition.epoch != epoch || self.moves.contains_key(&id) {
+        if partition.epoch != epoch {
             return Err(Error::conflict(format!("{place} changed hands meanwhile; nothing was given up")));
         }
         if partition.version == 0 {
@@ -353,6 +353,7 @@ impl ClusterState {
             owners: p.owners.clone(),
         });
         self.tables.insert(table.id, table);
+        self.moves.remove(&id);
         self.forget_loaded(&[id]);
         Ok(Outcome::Partitions { partitions: partitions.into_iter().collect() })
     }

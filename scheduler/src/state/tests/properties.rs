@@ -125,7 +125,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(name, write, overwrite, refreshed, stale_base, parts)| Step::Commit { name, write, overwrite, refreshed, stale_base, parts }),
         2 => (prop::collection::vec((0..12u8, prop::bool::weighted(0.9)), 0..6), small.clone())
             .prop_map(|(partitions, to)| Step::Move { partitions, to }),
-        4 => prop::collection::vec(0..8u8, 0..6).prop_map(|actions| Step::Advance { actions }),
+        4 => prop::collection::vec(0..9u8, 0..6).prop_map(|actions| Step::Advance { actions }),
         1 => (small.clone(), any::<bool>()).prop_map(|(executor, draining)| Step::Drain { executor, draining }),
         1 => any::<u8>().prop_map(|request| Step::Repeat { request }),
     ]
@@ -179,6 +179,7 @@ fn action_of(state: &ClusterState, partition: PartitionId, known: &Move, action:
         3 => MoveAction::Switch { version: version.saturating_sub(1), incarnation },
         4 => MoveAction::Finish,
         5 => MoveAction::Abandon,
+        6 => MoveAction::Return,
         _ if known.phase == MovePhase::Waiting => MoveAction::Copy,
         _ => MoveAction::Switch { version, incarnation },
     }
