@@ -374,6 +374,12 @@ pub enum Error {
         /// The partition.
         place: Arc<Place>,
     },
+    /// The partition was [closed](crate::Partition::close).
+    #[error("{place}: closed; open it again")]
+    Closed {
+        /// The partition.
+        place: Arc<Place>,
+    },
     /// The columns have changed since whoever asks learnt of them.
     #[error("{place}: its columns have changed; look at them again and retry")]
     SchemaChanged {

@@ -14,6 +14,8 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 
 pub(crate) const METASTORE: &str = "partition.db";
+/// SQLite's write-ahead log.
+pub(crate) const METASTORE_LOG: &str = "partition.db-wal";
 pub(crate) const NEW_METASTORE: &str = "partition.db.new";
 pub(crate) const LOCK: &str = "partition.lock";
 pub(crate) const FILES: &str = "files";

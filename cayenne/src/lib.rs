@@ -72,7 +72,7 @@ pub use keys::write_keys::KeyRule;
 pub use options::{Clock, Compression, PartitionIdentity, PartitionOptions, Retention, WriteMode, WriteOptions};
 pub use partition::Partition;
 pub use pin::{FileInfo, PinnedVersion};
-pub use publish::StagedInfo;
+pub use publish::{Published, StagedInfo};
 pub use replace::{Replaced, Replacement};
 pub use row_id::{FILE_COLUMN, ROW_COLUMN};
 pub use scan::{ScanRequest, scan};

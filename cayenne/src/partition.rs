@@ -17,7 +17,7 @@ use crate::keyed::Keyed;
 use crate::keys::encoder::KeyEncoder;
 use crate::keys::spec::TableSettings;
 use crate::layout;
-use crate::metastore::Metastore;
+use crate::metastore::{Committed, Metastore, SyncGroup};
 use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
 use crate::pin::PinnedVersion;
 use crate::schema::TableSchema;
@@ -49,13 +49,16 @@ pub(crate) struct Inner {
     pub(crate) tuning: RwLock<Arc<Tuning>>,
     /// Locked by blocking work only, and before `state` where both are needed.
     pub(crate) metastore: Mutex<Metastore>,
+    log: Arc<SyncGroup>,
     pub(crate) state: Mutex<State>,
     read_only: bool,
     crashed: AtomicBool,
     /// Its directory is given up.
     retired: AtomicBool,
-    /// Held open: the operating system drops the lock with it.
-    _lock: Option<File>,
+    /// Nothing more is done with it.
+    closed: AtomicBool,
+    /// Of a writer. The operating system drops it with the file, if nobody did before.
+    lock: Option<File>,
 }
 
 impl Partition {
@@ -159,12 +162,14 @@ impl Partition {
                 keyed,
                 tuning: RwLock::new(Arc::new(Tuning::of(&options))),
                 options,
+                log: Arc::clone(metastore.log()),
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
                 read_only,
                 crashed: AtomicBool::new(false),
                 retired: AtomicBool::new(false),
-                _lock: lock,
+                closed: AtomicBool::new(false),
+                lock,
             }),
         };
         partition.inner.check_lengths()?;
@@ -182,6 +187,20 @@ impl Partition {
     /// Which partition this is.
     pub fn identity(&self) -> &PartitionIdentity {
         &self.inner.identity
+    }
+
+    /// Ends all work with the partition and releases its lock, whoever still has a clone, a writer or a pin: all that they do
+    /// from now on is [`Error::Closed`], but for scans that were planned before, which go on as long as their files are there.
+    /// What was being committed is committed first. The log of the metastore is written into it. Blocks.
+    pub fn close(&self) {
+        self.inner.closed.store(true, Ordering::SeqCst);
+        // Whoever commits has this lock, and after it finds the metastore closed.
+        self.inner.metastore.lock().close();
+        if let Some(lock) = &self.inner.lock
+            && let Err(error) = lock.unlock()
+        {
+            tracing::warn!(dir = %self.inner.dir.display(), %error, "the lock of a closed partition stays until its last user has gone");
+        }
     }
 
     /// Says that the directory is about to be given up: from now on nothing more is written, [`Error::SchemaChanged`]. Writes
@@ -218,8 +237,9 @@ impl Partition {
     /// Keeps a version readable until the returned guard and all its clones are gone. `None` means the current one.
     ///
     /// # Errors
-    /// [`Error::VersionExpired`] and [`Error::VersionNotYetHere`].
+    /// [`Error::VersionExpired`], [`Error::VersionNotYetHere`] and [`Error::Closed`].
     pub fn pin(&self, version: Option<u64>) -> Result<PinnedVersion> {
+        self.inner.check_open()?;
         let pinned = self.inner.state.lock().pin(version);
         pinned.map(|view| PinnedVersion::new(Arc::clone(&self.inner), view)).map_err(|refused| {
             // Only a version that was asked for by number can be missing.
@@ -232,6 +252,7 @@ impl Partition {
     /// # Errors
     /// [`Error::NoVersionAt`] when that version has expired or `time` is before the first one.
     pub fn pin_at(&self, time: SystemTime) -> Result<PinnedVersion> {
+        self.inner.check_open()?;
         let time_ms = to_ms(time);
         let mut state = self.inner.state.lock();
         let version = state.version_at(time_ms).map_err(|oldest_ms| Error::NoVersionAt {
@@ -261,6 +282,7 @@ impl Partition {
         work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
+        inner.check_open()?;
         let joined = tokio::task::spawn_blocking(move || work(&inner)).await;
         joined.map_err(|error| self.inner.died(task, error))?
     }
@@ -282,6 +304,11 @@ impl Inner {
         }
     }
 
+    /// Waits until a commit of the metastore is durable, together with others that wait. To be called without its lock. Blocks.
+    pub(crate) fn make_durable(&self, commit: Committed) -> Result<()> {
+        self.log.wait(commit).map_err(|source| Error::io("sync", self.dir.join(layout::METASTORE_LOG), source))
+    }
+
     /// The schema of the current version.
     pub(crate) fn schema(&self) -> Arc<TableSchema> {
         Arc::clone(&self.state.lock().current().schema)
@@ -296,7 +323,15 @@ impl Inner {
         self.keyed.as_ref().ok_or_else(|| Error::NoKey { place: Arc::clone(&self.place) })
     }
 
+    fn check_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::SeqCst) {
+            true => Err(Error::Closed { place: Arc::clone(&self.place) }),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
         if self.read_only {
             return Err(Error::ReadOnly { place: Arc::clone(&self.place) });
         }

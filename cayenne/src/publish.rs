@@ -10,6 +10,7 @@ use crate::keyed::resolve::{Effects, KeyedWrite, resolve};
 use crate::keyed::{CommitGuard, Keyed};
 use crate::keys::position::Position;
 use crate::layout;
+use crate::metastore::Committed;
 use crate::options::WriteMode;
 use crate::partition::{Inner, Partition};
 use crate::stats::WriteSummary;
@@ -29,6 +30,28 @@ pub struct StagedInfo {
     pub summary: WriteSummary,
 }
 
+/// A version that is visible.
+#[must_use = "it may not be durable yet"]
+#[derive(Debug)]
+pub struct Published {
+    partition: Partition,
+    commit: Option<Committed>,
+}
+
+impl Published {
+    /// Waits until the version is durable, together with others that are waited for.
+    ///
+    /// # Errors
+    /// Of the disk; then nothing more can be written before the partition is opened again.
+    pub async fn durable(self) -> Result<()> {
+        let Self { partition, commit } = self;
+        match commit {
+            None => Ok(()),
+            Some(commit) => partition.blocking("syncing the metastore", move |inner| inner.make_durable(commit)).await,
+        }
+    }
+}
+
 impl Partition {
     /// Makes a finished write visible as exactly `version`, which must be the current version plus one.
     /// Repeating a call that succeeded, or that was interrupted after it took effect, succeeds.
@@ -37,6 +60,20 @@ impl Partition {
     /// [`Error::UnknownWrite`], [`Error::VersionConflict`], [`Error::PublishedElsewhere`], [`Error::ReadOnly`];
     /// [`Error::WriteConflict`] as from [`rebase`](Self::rebase), never for a write that was rebased onto the current version.
     pub async fn publish(&self, write_id: Uuid, version: u64) -> Result<()> {
+        self.publish_soon(write_id, version).await?.durable().await
+    }
+
+    /// As [`publish`](Self::publish), but the version is only durable when the answer says so: after a crash of the machine it may
+    /// have to be published again. The write stays staged as long.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub async fn publish_soon(&self, write_id: Uuid, version: u64) -> Result<Published> {
+        let commit = self.publish_staged(write_id, version).await?;
+        Ok(Published { partition: self.clone(), commit })
+    }
+
+    async fn publish_staged(&self, write_id: Uuid, version: u64) -> Result<Option<Committed>> {
         self.inner.check_writable()?;
         let Some(keyed) = self.inner.keyed.clone() else {
             return self.blocking("publishing a version", move |inner| publish(inner, write_id, version, None)).await;
@@ -89,15 +126,23 @@ impl Partition {
     pub async fn rebase(&self, write_id: Uuid, onto_version: u64) -> Result<WriteSummary> {
         self.inner.check_writable()?;
         let Some(keyed) = self.inner.keyed.clone() else {
-            return self.blocking("rebasing a write", move |inner| rebase(inner, write_id, onto_version, None)).await;
+            let rebase = move |inner: &Arc<Inner>| {
+                let (summary, committed) = rebase(inner, write_id, onto_version, None)?;
+                inner.make_durable(committed)?;
+                Ok(summary)
+            };
+            return self.blocking("rebasing a write", rebase).await;
         };
         let partition = self.clone();
         self.to_its_end("rebasing a write", async move {
             let guard = keyed.begin_commit().await;
             let by_key = partition.resolve_staged(&keyed, write_id, &guard).await?;
             let rebase = move |inner: &Arc<Inner>| {
-                let _guard = guard;
-                rebase(inner, write_id, onto_version, by_key.map(|(_, effects)| effects))
+                let rebased = rebase(inner, write_id, onto_version, by_key.map(|(_, effects)| effects));
+                drop(guard);
+                let (summary, committed) = rebased?;
+                inner.make_durable(committed)?;
+                Ok(summary)
             };
             partition.blocking("rebasing a write", rebase).await
         })
@@ -134,13 +179,23 @@ impl Partition {
     }
 }
 
-fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(KeyedWrite, Effects)>) -> Result<()> {
+/// What was committed; nothing if the write is that version already.
+fn publish(
+    inner: &Arc<Inner>,
+    write_id: Uuid,
+    version: u64,
+    by_key: Option<(KeyedWrite, Effects)>,
+) -> Result<Option<Committed>> {
     let mut metastore = inner.metastore.lock();
     inner.step(Step::Publish)?;
     let place = || Arc::clone(&inner.place);
     let record = metastore.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: place(), write_id })?;
     match record.version {
-        Some(published) if published == version => return inner.step(Step::Published),
+        // It may have been published just now, and not be durable yet.
+        Some(published) if published == version => {
+            inner.step(Step::Published)?;
+            return Ok(metastore.log().latest());
+        }
         Some(published) => {
             return Err(Error::PublishedElsewhere { place: place(), write_id, asked: version, published });
         }
@@ -161,7 +216,7 @@ fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(Key
     let change = planned.map_err(|detail| inner.conflict(write_id, record.base_version, detail))?;
     let now_ms = inner.options.clock.now_ms();
     let counts = by_key.as_ref().map(|(_, effects)| effects.counts);
-    metastore.publish(write_id, &change, counts, now_ms)?;
+    let committed = metastore.publish(write_id, &change, counts, now_ms)?;
     let generation = change.view.generation;
     {
         let mut state = inner.state.lock();
@@ -176,14 +231,20 @@ fn publish(inner: &Arc<Inner>, write_id: Uuid, version: u64, by_key: Option<(Key
         };
         keyed.follow(generation, &write.files, write.keys.as_deref(), shown);
     }
-    inner.step(Step::Published)
+    inner.step(Step::Published)?;
+    Ok(Some(committed))
 }
 
 pub(crate) fn key_is_there(key: &str) -> String {
     format!("the key {key} has been added")
 }
 
-fn rebase(inner: &Arc<Inner>, write_id: Uuid, onto: u64, effects: Option<Effects>) -> Result<WriteSummary> {
+fn rebase(
+    inner: &Arc<Inner>,
+    write_id: Uuid,
+    onto: u64,
+    effects: Option<Effects>,
+) -> Result<(WriteSummary, Committed)> {
     let mut metastore = inner.metastore.lock();
     let place = || Arc::clone(&inner.place);
     let record = metastore.write(write_id)?.ok_or_else(|| Error::UnknownWrite { place: place(), write_id })?;
@@ -209,11 +270,11 @@ fn rebase(inner: &Arc<Inner>, write_id: Uuid, onto: u64, effects: Option<Effects
     }
     let counts = effects.map(|effects| effects.counts);
     inner.step(Step::Rebase)?;
-    metastore.rebase(write_id, onto, counts)?;
+    let committed = metastore.rebase(write_id, onto, counts)?;
     inner.state.lock().rebase(write_id, onto, counts);
     let mut summary = record.summary;
     summary.keys = counts.or(summary.keys);
-    Ok(summary)
+    Ok((summary, committed))
 }
 
 fn discard(inner: &Arc<Inner>, write_id: Uuid) -> Result<()> {

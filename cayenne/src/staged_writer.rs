@@ -15,7 +15,7 @@ use crate::keyed::resolve::{KeyedWrite, hide_repeats, resolve};
 use crate::keyed::rows::{CollectedKeys, KeyedRows};
 use crate::keyed::{CommitGuard, Keyed};
 use crate::layout;
-use crate::metastore::{NewWrite, WriteRecord};
+use crate::metastore::{Committed, NewWrite, WriteRecord};
 use crate::options::{WriteMode, WriteOptions};
 use crate::partition::{Inner, Partition};
 use crate::publish::key_is_there;
@@ -76,7 +76,18 @@ impl Partition {
         options: WriteOptions,
     ) -> Result<StagedWriter> {
         self.inner.check_writable()?;
-        let sealed = self.blocking("looking up a write", move |inner| inner.metastore.lock().write(write_id)).await?;
+        let look_up = move |inner: &Arc<Inner>| {
+            let (record, latest) = {
+                let metastore = inner.metastore.lock();
+                (metastore.write(write_id)?, metastore.log().latest())
+            };
+            // It may have been finished just now. Whoever is told so need not send it again.
+            if let (Some(_), Some(latest)) = (&record, latest) {
+                inner.make_durable(latest)?;
+            }
+            Ok(record)
+        };
+        let sealed = self.blocking("looking up a write", look_up).await?;
         if let Some(record) = sealed {
             return Err(already_sealed(&self.inner, record));
         }
@@ -288,8 +299,11 @@ impl StagedWriter {
         // From here on the blocking task answers for the files: it may commit after the caller has gone.
         partition
             .blocking("recording a staged write", move |inner| {
-                let _guard = guard;
-                seal(inner, write_id, staged, finished, over)
+                let sealed = seal(inner, write_id, staged, finished, over);
+                // Others may go on while this one becomes durable.
+                drop(guard);
+                inner.make_durable(sealed?)?;
+                inner.step(Step::Sealed)
             })
             .await?;
         Ok(TransactionSummary { own, whole })
@@ -356,7 +370,7 @@ fn seal(
     mut write: Staged,
     mut files: FinishedFiles,
     over: Option<Uuid>,
-) -> Result<()> {
+) -> Result<Committed> {
     inner.step(Step::SyncDirectory)?;
     if !files.records.is_empty() {
         layout::sync_directory(&inner.dir.join(layout::FILES))?;
@@ -366,6 +380,9 @@ fn seal(
     let mut metastore = inner.metastore.lock();
     if let Some(record) = metastore.write(write_id)? {
         // Somebody finished the same write between our start and now.
+        if let Some(latest) = metastore.log().latest() {
+            inner.make_durable(latest)?;
+        }
         return Err(already_sealed(inner, record));
     }
     let checked = {
@@ -389,13 +406,16 @@ fn seal(
         now_ms: write.sealed_ms,
         over,
     });
-    if let Err(error) = sealed {
-        // If the outcome of the commit is unknown the files must stay; start-up removes them if nothing names them.
-        if !matches!(metastore.write(write_id), Ok(None)) {
-            files.created.keep();
+    let committed = match sealed {
+        Ok(committed) => committed,
+        Err(error) => {
+            // If the outcome of the commit is unknown the files must stay; start-up removes them if nothing names them.
+            if !matches!(metastore.write(write_id), Ok(None)) {
+                files.created.keep();
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
     files.created.keep();
     {
         let mut state = inner.state.lock();
@@ -404,7 +424,7 @@ fn seal(
         }
         state.seal(write_id, write);
     }
-    inner.step(Step::Sealed)
+    Ok(committed)
 }
 
 /// Rows of an older schema are not taken in any more, and none that a change of columns on its way could not show.

@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params};
 use uuid::Uuid;
 
-use super::{FileRecord, Metastore, signed};
+use super::{Committed, FileRecord, Metastore, signed};
 use crate::deletion_vector::EncodedVector;
 use crate::error::{Error, Result};
 use crate::keys::key_set;
@@ -40,8 +40,8 @@ pub(crate) struct Expired<'a> {
 }
 
 impl Metastore {
-    /// Records a finished write, its files and its deletes. After this the write survives a crash, and nobody sees it.
-    pub(crate) fn seal(&mut self, write: &NewWrite<'_>) -> Result<()> {
+    /// Records a finished write, its files and its deletes. Once this is durable the write survives a crash, and nobody sees it.
+    pub(crate) fn seal(&mut self, write: &NewWrite<'_>) -> Result<Committed> {
         let stats = encode_columns(&write.summary.data.columns, &write.schema.logical)?;
         let file_stats = self.file_stats(write.files)?;
         let deletes = write
@@ -100,7 +100,7 @@ impl Metastore {
         change: &Change,
         counts: Option<KeyCounts>,
         now_ms: u64,
-    ) -> Result<()> {
+    ) -> Result<Committed> {
         let vectors = self.encode_vectors(change)?;
         self.commit("publish a version", |tx| {
             let id = write_id.to_string();
@@ -136,7 +136,7 @@ impl Metastore {
     pub(crate) fn replace(&mut self, files: &[FileRecord], change: &Change) -> Result<()> {
         let file_stats = self.file_stats(files)?;
         let vectors = self.encode_vectors(change)?;
-        self.commit("replace files", |tx| {
+        self.commit_durably("replace files", |tx| {
             insert_files(tx, files, &file_stats)?;
             apply(tx, change, &vectors)?;
             tx.execute(
@@ -148,7 +148,7 @@ impl Metastore {
     }
 
     /// Records that a staged write has been checked against everything up to version `onto`, and what it does there.
-    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64, counts: Option<KeyCounts>) -> Result<()> {
+    pub(crate) fn rebase(&mut self, write_id: Uuid, onto: u64, counts: Option<KeyCounts>) -> Result<Committed> {
         self.commit("rebase a staged write", |tx| {
             tx.execute(
                 "UPDATE writes SET base_version = ?2, key_counts = coalesce(?3, key_counts)
@@ -161,7 +161,7 @@ impl Metastore {
 
     /// Forgets a staged write, its files and its deletes. Fine if it is not there.
     pub(crate) fn discard(&mut self, write_id: Uuid) -> Result<()> {
-        self.commit("discard a staged write", |tx| {
+        self.commit_durably("discard a staged write", |tx| {
             let id = write_id.to_string();
             tx.execute("DELETE FROM files WHERE write_id = ?1 AND added_generation IS NULL", params![id])?;
             tx.execute("DELETE FROM staged_deletes WHERE write_id = ?1", params![id])?;
@@ -172,7 +172,7 @@ impl Metastore {
 
     /// Strikes what nothing needs any more.
     pub(crate) fn expire(&mut self, expired: &Expired<'_>) -> Result<()> {
-        self.commit("expire versions", |tx| {
+        self.commit_durably("expire versions", |tx| {
             for version in expired.versions {
                 tx.execute("DELETE FROM versions WHERE version = ?1", params![signed(*version)])?;
             }
@@ -190,16 +190,26 @@ impl Metastore {
         })
     }
 
-    /// Runs `work` in one transaction.
-    pub(super) fn commit(
+    /// Runs `work` in one transaction, which is durable afterwards.
+    pub(super) fn commit_durably(
         &mut self,
         action: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
     ) -> Result<()> {
+        let commit = self.commit(action, work)?;
+        self.log.wait(commit).map_err(|source| Error::io("sync", self.dir.join(layout::METASTORE_LOG), source))
+    }
+
+    /// Runs `work` in one transaction. It survives the end of the process, but is not durable yet.
+    pub(super) fn commit(
+        &mut self,
+        action: &'static str,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> Result<Committed> {
         let failed = self.failed(action);
         let tx = self.begin()?;
         match work(&tx).and_then(|()| tx.commit()) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(self.log.committed()),
             Err(source) => Err(failed(source)),
         }
     }

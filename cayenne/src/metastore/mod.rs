@@ -11,6 +11,7 @@ mod change;
 mod format;
 mod read;
 mod schemas;
+mod sync_group;
 mod table_settings;
 mod transfer;
 
@@ -37,6 +38,7 @@ pub(crate) use change::{Expired, NewWrite};
 use format::FORMAT;
 pub(crate) use schemas::decode_schema;
 use schemas::encode_schema;
+pub(crate) use sync_group::{Committed, SyncGroup};
 
 /// A data file as the metastore knows it.
 #[derive(Debug, Clone)]
@@ -125,6 +127,8 @@ pub(crate) struct Metastore {
     dir: PathBuf,
     place: Arc<Place>,
     schemas: Schemas,
+    log: Arc<SyncGroup>,
+    closed: bool,
 }
 
 impl Metastore {
@@ -212,17 +216,56 @@ impl Metastore {
             partition,
             partition_id: id.parse().map_err(|_| damaged(format!("partition id '{id}' is no number")))?,
         };
-        let mut metastore = Self { connection, dir: dir.to_path_buf(), place, schemas: Schemas::new() };
+        if !read_only {
+            // From here on commits share syncs.
+            connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed("set it up"))?;
+        }
+        let mut metastore = Self {
+            connection,
+            dir: dir.to_path_buf(),
+            place,
+            schemas: Schemas::new(),
+            log: Arc::new(SyncGroup::new(dir.join(layout::METASTORE_LOG))),
+            closed: false,
+        };
         metastore.schemas = metastore.read_schemas()?;
         Ok((metastore, identity))
     }
 
+    /// Lets go of the database, after its log was written into it. Everything fails afterwards.
+    pub(crate) fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        // The last connection to a database writes its log into it.
+        match Connection::open_in_memory() {
+            Ok(nothing) => self.connection = nothing,
+            Err(error) => {
+                tracing::warn!(path = %self.dir.display(), %error, "the metastore stays open until its last user has gone")
+            }
+        }
+    }
+
+    /// Where commits are made durable, without the lock of the metastore.
+    pub(crate) fn log(&self) -> &Arc<SyncGroup> {
+        &self.log
+    }
+
     fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> Error + use<> {
         let path = self.dir.clone();
-        move |source| Error::Metastore { action, path, source }
+        let closed = self.closed.then(|| Arc::clone(&self.place));
+        move |source| match closed {
+            Some(place) => Error::Closed { place },
+            None => Error::Metastore { action, path, source },
+        }
     }
 
     fn begin(&mut self) -> Result<Transaction<'_>> {
+        if self.closed {
+            return Err(Error::Closed { place: Arc::clone(&self.place) });
+        }
+        self.log.check().map_err(|source| Error::io("write to", self.dir.join(layout::METASTORE), source))?;
         let failed = self.failed("begin a transaction");
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }

@@ -70,7 +70,7 @@ impl Metastore {
         let stored = if schema.same_names() { None } else { Some(encode_schema(&schema.stored)?) };
         let defaults = if schema.defaults.is_empty() { None } else { Some(encode_defaults(&schema.defaults)?) };
         let stats = encode_columns(&DataSummary::empty(schema.columns()).columns, &schema.logical)?;
-        self.commit("record a change of columns", |tx| {
+        self.commit_durably("record a change of columns", |tx| {
             tx.execute(
                 "INSERT INTO schemas (schema_id, arrow_ipc, stored_ipc, defaults_ipc) VALUES (?1, ?2, ?3, ?4)",
                 params![schema.id, logical, stored, defaults],

@@ -21,6 +21,7 @@ mod model;
 mod query;
 mod resources;
 mod roundtrip;
+mod small_writes;
 mod transactions;
 mod transfer;
 mod types;

@@ -71,6 +71,33 @@ async fn discarded_and_abandoned_writes_leave_nothing() {
     assert_eq!(again.finish().await.unwrap().data.rows, 0);
 }
 
+/// Whoever still holds something of a closed partition keeps nobody from opening it, and does nothing to it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_partition_can_be_opened_although_somebody_holds_it() {
+    let dir = TempDir::new().unwrap();
+    let partition = create(dir.path(), numbers_schema());
+    put(&partition, WriteMode::Append, &[numbers(0, 100)]).await;
+    let staged = stage(&partition, WriteMode::Append, &[numbers(100, 200)]).await.unwrap();
+    let pin = partition.pin(None).unwrap();
+    let plan = scan(std::slice::from_ref(&pin), &ScanRequest::default()).unwrap();
+    let mut writer = partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.unwrap();
+    writer.write(numbers(500, 600)).await.unwrap();
+    assert!(matches!(Partition::open(dir.path(), PartitionOptions::default()), Err(Error::InUse { .. })));
+
+    partition.close();
+    partition.close();
+    assert!(!dir.path().join("partition.db-wal").exists(), "the log was written into the metastore");
+    let again = Partition::open(dir.path(), PartitionOptions::default()).unwrap();
+    let closed = |outcome: cayenne::Result<()>| assert!(matches!(outcome, Err(Error::Closed { .. })), "{outcome:?}");
+    closed(partition.publish(staged, 2).await.map(|_| ()));
+    closed(partition.discard(staged).await);
+    closed(partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.map(|_| ()));
+    closed(partition.pin(None).map(|_| ()));
+    closed(partition.collect_garbage(SystemTime::now()).await.map(|_| ()));
+    assert_eq!(again.version(), 1);
+    drop((plan, writer, pin));
+}
+
 /// A caller that stops waiting for a batch must not be able to finish without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_batch_breaks_the_writer() {

@@ -6,9 +6,9 @@ use std::{fmt, sync::Arc};
 
 use ancho_common::error::{Error, ErrorKind, Result};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::execution::SendableRecordBatchStream;
+use futures::future::{BoxFuture, ready};
 use serde::Serialize;
 
 use super::caller::Caller;
@@ -148,7 +148,9 @@ impl fmt::Display for Ingest {
 /// Placeholders arrive as `$1`, `$2`, …: the front end numbers `?` before it calls. A binding is a batch whose i-th
 /// column is parameter `$i`, whatever the column is called. It has the type that [`PreparedStatement::parameters`]
 /// names: always for an update, and for a query unless the value cannot be had in it (1.5 as an integer).
-#[async_trait]
+///
+/// The futures are boxed by plain functions, and implementations box inherent `async fn`s of theirs. Written with `async_trait` each
+/// of them would have the compiler prove anew, under bounds of its own, that plans and syntax trees are `Send`: seconds per function.
 pub trait SqlService: Send + Sync + 'static {
     /// Parses and plans without effect: preparing an `INSERT` inserts nothing, preparing a `CREATE TABLE` creates nothing.
     ///
@@ -157,14 +159,18 @@ pub trait SqlService: Send + Sync + 'static {
     ///
     /// # Errors
     /// The statement is wrong, names something unknown, or does not fit the parameters.
-    async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement>;
+    fn prepare<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Option<&'a RecordBatch>,
+    ) -> BoxFuture<'a, Result<PreparedStatement>>;
 
     /// Runs a query. `parameters` is exactly one row if given.
     ///
     /// # Errors
     /// As [`SqlService::prepare`], and whatever fails before the first row; `Invalid` for an update. Later failures end
     /// the stream.
-    async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream>;
+    fn query<'a>(&'a self, sql: &'a str, parameters: Option<RecordBatch>) -> BoxFuture<'a, Result<QueryStream>>;
 
     /// Runs an update and says how many rows it changed (0 for DDL). `parameters` is exactly one row if given.
     ///
@@ -173,7 +179,12 @@ pub trait SqlService: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`SqlService::prepare`], and whatever keeps the update from being applied. `Invalid` for a query.
-    async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64>;
+    fn update<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Option<RecordBatch>,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<i64>>;
 
     /// Runs an update once per row of `parameters` and says how many rows they changed together.
     ///
@@ -182,32 +193,40 @@ pub trait SqlService: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`SqlService::update`].
-    async fn update_many(&self, sql: &str, parameters: RecordBatch, caller: &Caller) -> Result<i64> {
-        let rows = parameters.num_rows();
-        let mut total = 0;
-        for row in 0..rows {
-            total += self
-                .update(sql, Some(parameters.slice(row, 1)), &caller.with_part(row))
-                .await
-                .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
-        }
-        Ok(total)
+    fn update_many<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: RecordBatch,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<i64>> {
+        Box::pin(async move {
+            let rows = parameters.num_rows();
+            let mut total = 0;
+            for row in 0..rows {
+                total += self
+                    .update(sql, Some(parameters.slice(row, 1)), &caller.with_part(row))
+                    .await
+                    .map_err(|error| if rows == 1 { error } else { partly_applied(error, row, rows) })?;
+            }
+            Ok(total)
+        })
     }
 
     /// Writes rows that a client sends, all of them or none, and says how many they were.
     ///
     /// # Errors
     /// As [`SqlService::update`]; those of the rows' stream.
-    async fn ingest(&self, ingest: Ingest, _: &Caller) -> Result<i64> {
-        Err(Error::unsupported(format!("table {}: bulk ingestion is not supported here", ingest.table)))
+    fn ingest<'a>(&'a self, ingest: Ingest, _: &'a Caller) -> BoxFuture<'a, Result<i64>> {
+        let error = Error::unsupported(format!("table {}: bulk ingestion is not supported here", ingest.table));
+        Box::pin(ready(Err(error)))
     }
 
     /// Begins a transaction; its id. Statements of it go to [`SqlService::within`].
     ///
     /// # Errors
     /// `Exhausted` when too many are open, `Unavailable` when no majority of schedulers is reached.
-    async fn begin(&self) -> Result<String> {
-        Err(no_transactions())
+    fn begin(&self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(ready(Err(no_transactions())))
     }
 
     /// Applies all that a transaction did, or nothing of it; either way it is over.
@@ -217,16 +236,16 @@ pub trait SqlService: Send + Sync + 'static {
     /// # Errors
     /// `Conflict` when another write came first or the transaction is not open; that of a statement that failed before; `Unknown`
     /// when nobody knows whether it was applied.
-    async fn commit(&self, _transaction: &str, _: &Caller) -> Result<()> {
-        Err(no_transactions())
+    fn commit<'a>(&'a self, _transaction: &'a str, _: &'a Caller) -> BoxFuture<'a, Result<()>> {
+        Box::pin(ready(Err(no_transactions())))
     }
 
     /// Ends a transaction without effect. Fine if it is over.
     ///
     /// # Errors
     /// There are no transactions here.
-    async fn roll_back(&self, _transaction: &str) -> Result<()> {
-        Err(no_transactions())
+    fn roll_back<'a>(&'a self, _transaction: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(ready(Err(no_transactions())))
     }
 
     /// The service as a transaction sees it. The first statement that fails there ends it.
@@ -249,7 +268,7 @@ pub trait SqlService: Send + Sync + 'static {
     ///
     /// # Errors
     /// The action is unknown (`NotFound`), its body is wrong, or it failed.
-    async fn action(&self, name: &str, body: Bytes) -> Result<Bytes>;
+    fn action<'a>(&'a self, name: &'a str, body: Bytes) -> BoxFuture<'a, Result<Bytes>>;
 
     /// Whether this node can serve statements now.
     fn ready(&self) -> Readiness;

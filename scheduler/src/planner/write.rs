@@ -6,7 +6,8 @@ use std::{
     cmp::Ordering,
     fmt::{self, Formatter},
     hash::{Hash, Hasher},
-    sync::Arc,
+    pin::Pin,
+    sync::{Arc, LazyLock},
 };
 
 use ancho_common::plan::write::{PartitionWriteExec, WriteTarget, output_schema};
@@ -123,8 +124,20 @@ pub struct AnchoQueryPlanner;
 
 #[async_trait]
 impl QueryPlanner for AnchoQueryPlanner {
-    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(WritePlanner)]);
-        planner.create_physical_plan(plan, session).await
+    // Without an async block of its own, as `AnchoTable::scan` and for the same reason.
+    fn create_physical_plan<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        plan: &'life1 LogicalPlan,
+        session: &'life2 dyn Session,
+    ) -> Pin<Box<dyn Future<Output = Result<Arc<dyn ExecutionPlan>>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        static PLANNER: LazyLock<DefaultPhysicalPlanner> =
+            LazyLock::new(|| DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(WritePlanner)]));
+        PLANNER.create_physical_plan(plan, session)
     }
 }

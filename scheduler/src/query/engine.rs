@@ -9,7 +9,6 @@ use arrow::{
     array::RecordBatch,
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
-use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::{
     execution::SendableRecordBatchStream,
@@ -40,8 +39,8 @@ use crate::{
     frontend::{
         caller::Caller,
         service::{
-            CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SharedService, SqlService,
-            StatementKind, TableInfo, TableType,
+            CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SharedService, StatementKind, TableInfo,
+            TableType,
         },
     },
     planner::{
@@ -441,9 +440,9 @@ fn parameter_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-#[async_trait]
-impl SqlService for QueryEngine {
-    async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
+/// What [`SqlService`](crate::frontend::service::SqlService) offers.
+impl QueryEngine {
+    pub(super) async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
         let statement = Statement::parse(sql)?;
         let kind = statement.kind();
         let state = self.state().await?;
@@ -491,7 +490,7 @@ impl SqlService for QueryEngine {
         Ok(PreparedStatement { schema, parameters, kind })
     }
 
-    async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream> {
+    pub(super) async fn query(&self, sql: &str, parameters: Option<RecordBatch>) -> Result<QueryStream> {
         match Statement::parse(sql)? {
             Statement::Query(statement) => {
                 let announced = self.recent.take(sql, parameters.as_ref());
@@ -507,21 +506,21 @@ impl SqlService for QueryEngine {
         }
     }
 
-    async fn ingest(&self, ingest: Ingest, caller: &Caller) -> Result<i64> {
+    pub(super) async fn ingest(&self, ingest: Ingest, caller: &Caller) -> Result<i64> {
         let rows = Box::pin(self.ingest_rows(ingest, caller)).await.map_err(surface)?;
         Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 
-    async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64> {
+    pub(super) async fn update(&self, sql: &str, parameters: Option<RecordBatch>, caller: &Caller) -> Result<i64> {
         let rows = Box::pin(self.changed(sql, parameters.as_ref(), caller)).await.map_err(surface)?;
         Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 
-    async fn begin(&self) -> Result<String> {
+    pub(super) async fn begin(&self) -> Result<String> {
         self.transactions.begin()
     }
 
-    async fn commit(&self, transaction: &str, caller: &Caller) -> Result<()> {
+    pub(super) async fn commit(&self, transaction: &str, caller: &Caller) -> Result<()> {
         if caller.may_repeat()
             && let state = self.node.linearizable().await?
             && state.written.repeated(caller.request(), caller.statement())?.is_some()
@@ -531,17 +530,17 @@ impl SqlService for QueryEngine {
         Box::pin(self.transactions.commit(transaction, caller)).await.map_err(surface)
     }
 
-    async fn roll_back(&self, transaction: &str) -> Result<()> {
+    pub(super) async fn roll_back(&self, transaction: &str) -> Result<()> {
         self.transactions.roll_back(transaction).await;
         Ok(())
     }
 
-    fn within(&self, transaction: &str) -> Result<SharedService> {
+    pub(super) fn within(&self, transaction: &str) -> Result<SharedService> {
         let transaction = self.transactions.get(transaction)?;
         Ok(Arc::new(InTransaction::new(self.inside(&transaction), transaction)))
     }
 
-    fn catalog(&self) -> Result<CatalogListing> {
+    pub(super) fn catalog(&self) -> Result<CatalogListing> {
         let state = self.node.state();
         let mut tables: Vec<TableInfo> = state
             .listed()
@@ -568,7 +567,7 @@ impl SqlService for QueryEngine {
         Ok(CatalogListing { schemas: schemas.iter().map(|s| (CATALOG.into(), (*s).into())).collect(), tables })
     }
 
-    async fn action(&self, name: &str, body: Bytes) -> Result<Bytes> {
+    pub(super) async fn action(&self, name: &str, body: Bytes) -> Result<Bytes> {
         let json = match name {
             "ancho.apply" => {
                 let text = std::str::from_utf8(&body).map_err(|_| Error::invalid("the spec is not UTF-8 text"))?;
@@ -590,7 +589,7 @@ impl SqlService for QueryEngine {
         Ok(Bytes::from(json.to_string()))
     }
 
-    fn ready(&self) -> Readiness {
+    pub(super) fn ready(&self) -> Readiness {
         status::readiness(&self.node)
     }
 }

@@ -48,6 +48,7 @@ mod optimize;
 pub mod recent;
 pub mod retry;
 pub mod rows;
+mod service;
 pub mod source;
 pub mod statement;
 pub mod status;

@@ -13,7 +13,6 @@ use arrow::{
     array::{Int64Array, RecordBatch, UInt64Array},
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
-use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::{
     common::{ParamValues, ScalarValue, metadata::ScalarAndMetadata},
@@ -22,7 +21,7 @@ use datafusion::{
     physical_plan::stream::RecordBatchStreamAdapter,
     prelude::{SessionConfig, SessionContext},
 };
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::BoxFuture, stream};
 
 use crate::frontend::{
     CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
@@ -111,8 +110,7 @@ impl Double {
     }
 }
 
-#[async_trait]
-impl SqlService for Double {
+impl Double {
     async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
         let none = Arc::new(Schema::empty());
         if let Some((schema, _)) = self.canned(sql) {
@@ -214,5 +212,40 @@ impl SqlService for Double {
     fn ready(&self) -> Readiness {
         let ready = self.ready.load(Ordering::SeqCst);
         Readiness { ready, reasons: if ready { Vec::new() } else { vec!["no leader".to_string()] } }
+    }
+}
+
+impl SqlService for Double {
+    fn prepare<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Option<&'a RecordBatch>,
+    ) -> BoxFuture<'a, Result<PreparedStatement>> {
+        Box::pin(Double::prepare(self, sql, parameters))
+    }
+
+    fn query<'a>(&'a self, sql: &'a str, parameters: Option<RecordBatch>) -> BoxFuture<'a, Result<QueryStream>> {
+        Box::pin(Double::query(self, sql, parameters))
+    }
+
+    fn update<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Option<RecordBatch>,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<i64>> {
+        Box::pin(Double::update(self, sql, parameters, caller))
+    }
+
+    fn catalog(&self) -> Result<CatalogListing> {
+        Double::catalog(self)
+    }
+
+    fn action<'a>(&'a self, name: &'a str, body: Bytes) -> BoxFuture<'a, Result<Bytes>> {
+        Box::pin(Double::action(self, name, body))
+    }
+
+    fn ready(&self) -> Readiness {
+        Double::ready(self)
     }
 }

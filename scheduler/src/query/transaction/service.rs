@@ -3,10 +3,9 @@ use std::sync::Arc;
 
 use ancho_common::error::{Error, Result};
 use arrow::array::RecordBatch;
-use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::{error::DataFusionError, physical_plan::stream::RecordBatchStreamAdapter};
-use futures::StreamExt;
+use futures::{StreamExt, future::BoxFuture};
 
 use super::open::Transaction;
 use crate::{
@@ -37,8 +36,7 @@ impl InTransaction {
     }
 }
 
-#[async_trait]
-impl SqlService for InTransaction {
+impl InTransaction {
     async fn prepare(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<PreparedStatement> {
         if parameters.is_some() {
             // The statement is known to be right, and running it will tell whether its parameters are.
@@ -95,5 +93,53 @@ impl SqlService for InTransaction {
 
     fn ready(&self) -> Readiness {
         self.engine.ready()
+    }
+}
+
+impl SqlService for InTransaction {
+    fn prepare<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Option<&'a RecordBatch>,
+    ) -> BoxFuture<'a, Result<PreparedStatement>> {
+        Box::pin(InTransaction::prepare(self, sql, parameters))
+    }
+
+    fn query<'a>(&'a self, sql: &'a str, parameters: Option<RecordBatch>) -> BoxFuture<'a, Result<QueryStream>> {
+        Box::pin(InTransaction::query(self, sql, parameters))
+    }
+
+    fn update<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Option<RecordBatch>,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<i64>> {
+        Box::pin(InTransaction::update(self, sql, parameters, caller))
+    }
+
+    fn update_many<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: RecordBatch,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<i64>> {
+        Box::pin(InTransaction::update_many(self, sql, parameters, caller))
+    }
+
+    fn ingest<'a>(&'a self, ingest: Ingest, caller: &'a Caller) -> BoxFuture<'a, Result<i64>> {
+        Box::pin(InTransaction::ingest(self, ingest, caller))
+    }
+
+    fn catalog(&self) -> Result<CatalogListing> {
+        InTransaction::catalog(self)
+    }
+
+    fn action<'a>(&'a self, name: &'a str, body: Bytes) -> BoxFuture<'a, Result<Bytes>> {
+        Box::pin(InTransaction::action(self, name, body))
+    }
+
+    fn ready(&self) -> Readiness {
+        InTransaction::ready(self)
     }
 }
