@@ -84,7 +84,8 @@ fn who_drains_gives_all_away_and_gets_nothing() {
     }
     assert!(due(&state, &policy()).is_empty());
     apply(&mut state, Command::SetDraining { executor: id("e1"), draining: false });
-    carry_out(&mut state, &due(&state, &policy()));
+    let plan = due(&state, &policy());
+    carry_out(&mut state, &plan);
     assert_eq!(owners(&state, buckets), ["e1"; 12]);
 }
 
