@@ -42,6 +42,8 @@ pub struct Assignment {
     pub write_options: WriteOptions,
     /// What else these parameters say.
     pub tuning: TableTuning,
+    /// Where it is in the newest snapshot of its table; looked at only when it is needed.
+    pub snapshot: Option<proto::PartitionSnapshot>,
 }
 
 /// One entry of a set.
@@ -140,6 +142,7 @@ fn assignment<'a>(
         settings,
         write_options: table_params::write_options(&params).map_err(bad)?,
         tuning: table_params::tuning(&params).map_err(bad)?,
+        snapshot: message.snapshot.clone(),
     })
 }
 
@@ -164,6 +167,7 @@ mod tests {
             commits: vec![],
             params: r#"{"cayenne_target_file_size_mb":"64","cayenne_compression_strategy":"zstd"}"#.into(),
             primary_key: vec![],
+            snapshot: None,
             schema_version: 0,
         };
         let bad_schema = proto::Assignment { partition_id: 2, schema: vec![1, 2].into(), ..good.clone() };

@@ -7,6 +7,7 @@
 //! * [`tenure`] – what the schedulers said of a partition, and what follows: the rules, without disk and clock
 //! * `open` – what is on disk at start
 //! * `reconcile` – disk brought in line with a set of assignments
+//! * `restore` – partitions whose rows are not on this disk
 //! * `publish` – staged writes become versions, strictly one after the other
 //! * `scan` – plans over pinned versions
 //! * `row_names` – names of rows in a scan
@@ -21,6 +22,7 @@ mod columns;
 mod open;
 mod publish;
 mod reconcile;
+mod restore;
 mod row_names;
 mod scan;
 mod serve;
@@ -56,7 +58,7 @@ pub use self::{
     table_params::TableTuning,
     verify::verify_directory,
 };
-use crate::session::Lease;
+use crate::{session::Lease, snapshots::Snapshots};
 
 /// Hindrances that are reported. They travel with every beat; when there are more, one cause is behind them all.
 const MOST_HINDRANCES: usize = 200;
@@ -151,6 +153,7 @@ pub struct PartitionHost {
     aside: PathBuf,
     options: HostOptions,
     lease: Arc<Lease>,
+    snapshots: Arc<Snapshots>,
     /// `None` once it has ended.
     compaction: RwLock<Option<Arc<CompactionRunner>>>,
     slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,

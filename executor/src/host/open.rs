@@ -70,6 +70,7 @@ impl PartitionHost {
             aside,
             options,
             lease,
+            snapshots: Arc::default(),
             compaction: RwLock::new(Some(Arc::new(compaction))),
             slots: RwLock::new(slots),
             applied: Mutex::new(None),

@@ -288,6 +288,36 @@ pub struct Assignment {
     /// How often the columns of the table have changed.
     #[prost(uint64, tag = "11")]
     pub schema_version: u64,
+    /// Where the partition is in the newest snapshot of the table; absent for nowhere.
+    #[prost(message, optional, tag = "12")]
+    pub snapshot: ::core::option::Option<PartitionSnapshot>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PartitionSnapshot {
+    /// JSON of where the snapshot is and how the place is reached. Secrets in it are references to the environment.
+    #[prost(string, tag = "1")]
+    pub location: ::prost::alloc::string::String,
+    /// The folder of the table's snapshots there.
+    #[prost(string, tag = "2")]
+    pub folder: ::prost::alloc::string::String,
+    /// The partition's version in it.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+    #[prost(message, optional, tag = "4")]
+    pub manifest: ::core::option::Option<StoredObject>,
+}
+/// An object in a store, and what it must be.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StoredObject {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// In hexadecimal digits.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1231,6 +1261,49 @@ pub struct VerifiedPartition {
     #[prost(string, repeated, tag = "7")]
     pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadSnapshotRequest {
+    /// JSON of where the snapshot goes and how the place is reached. Secrets in it are references to the environment.
+    #[prost(string, tag = "1")]
+    pub location: ::prost::alloc::string::String,
+    /// The folder of the table's snapshots there.
+    #[prost(string, tag = "2")]
+    pub folder: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub partition_id: u64,
+    #[prost(uint64, tag = "4")]
+    pub epoch: u64,
+    #[prost(uint64, tag = "5")]
+    pub version: u64,
+    /// The write that made the version.
+    #[prost(string, tag = "6")]
+    pub version_write_id: ::prost::alloc::string::String,
+    /// Key of the manifest to write, which is nobody else's.
+    #[prost(string, tag = "7")]
+    pub manifest_key: ::prost::alloc::string::String,
+    /// The partition's manifest in the newest snapshot that is listed: its data files are there. Absent for none.
+    #[prost(message, optional, tag = "8")]
+    pub former_manifest: ::core::option::Option<StoredObject>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadSnapshotReply {
+    #[prost(message, optional, tag = "1")]
+    pub manifest: ::core::option::Option<StoredObject>,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Ids of its data files.
+    #[prost(string, repeated, tag = "4")]
+    pub files: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What had to be brought there, the manifest included.
+    #[prost(uint64, tag = "5")]
+    pub uploaded_files: u64,
+    #[prost(uint64, tag = "6")]
+    pub uploaded_bytes: u64,
+}
 /// Files that were rewritten and those that took their place.
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1477,6 +1550,31 @@ pub mod executor_client {
             req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Executor", "Verify"));
             self.inner.unary(req, path, codec).await
         }
+        /// Brings a partition at a version into an object store: its manifest, and the data files that are not there yet.
+        pub async fn upload_snapshot(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UploadSnapshotRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadSnapshotReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ancho.v1.Executor/UploadSnapshot",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("ancho.v1.Executor", "UploadSnapshot"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1528,6 +1626,14 @@ pub mod executor_server {
             &self,
             request: tonic::Request<super::VerifyRequest>,
         ) -> std::result::Result<tonic::Response<super::VerifyReply>, tonic::Status>;
+        /// Brings a partition at a version into an object store: its manifest, and the data files that are not there yet.
+        async fn upload_snapshot(
+            &self,
+            request: tonic::Request<super::UploadSnapshotRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadSnapshotReply>,
+            tonic::Status,
+        >;
     }
     #[derive(Debug)]
     pub struct ExecutorServer<T> {
@@ -1895,6 +2001,51 @@ pub mod executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = VerifySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ancho.v1.Executor/UploadSnapshot" => {
+                    #[allow(non_camel_case_types)]
+                    struct UploadSnapshotSvc<T: Executor>(pub Arc<T>);
+                    impl<
+                        T: Executor,
+                    > tonic::server::UnaryService<super::UploadSnapshotRequest>
+                    for UploadSnapshotSvc<T> {
+                        type Response = super::UploadSnapshotReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UploadSnapshotRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Executor>::upload_snapshot(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UploadSnapshotSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

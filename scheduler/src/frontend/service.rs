@@ -262,8 +262,9 @@ pub trait SqlService: Send + Sync + 'static {
     /// The catalog cannot be read now.
     fn catalog(&self) -> Result<CatalogListing>;
 
-    /// A management action: `ancho.apply` (YAML in, JSON out), `ancho.cluster_status` (nothing in, JSON out) or
-    /// `ancho.verify` (a JSON object with an optional `table` in, JSON out).
+    /// A management action: `ancho.apply` (YAML in, JSON out), `ancho.cluster_status` (nothing in, JSON out),
+    /// `ancho.snapshots` (a JSON object with `table` and an optional `create` in, JSON out) or `ancho.verify` (a JSON object with an
+    /// optional `table` in, JSON out).
     ///
     /// # Errors
     /// The action is unknown (`NotFound`), its body is wrong, or it failed.

@@ -20,7 +20,8 @@
 //! scheduler checks its state's invariants.
 //!
 //! What is decided here stands in modules without clock and I/O, which the simulation of the control plane runs, too:
-//! [`ledger`], [`claims`], [`assignments`], [`loads`].
+//! [`ledger`], [`claims`], [`assignments`], [`loads`], [`absence`].
+pub mod absence;
 pub mod assignments;
 mod background;
 pub mod claims;
@@ -63,6 +64,8 @@ pub struct SessionOptions {
     pub scheduler_urls: Vec<String>,
     /// How long the state must be still before partitions are placed; bundles the changes of one moment.
     pub placement_debounce: Duration,
+    /// How long an executor must be down before its partitions are given to others where a snapshot has their rows.
+    pub failover_after: Duration,
     /// Limits of placement.
     pub placement: PlacementPolicy,
     /// How long a load of a table may go without a renewal before the leader gives it up.
@@ -76,6 +79,7 @@ impl Default for SessionOptions {
             margin: Duration::from_secs(2),
             scheduler_urls: Vec::new(),
             placement_debounce: Duration::from_millis(200),
+            failover_after: Duration::from_secs(60),
             placement: PlacementPolicy::default(),
             load_patience: Duration::from_secs(30),
         }

@@ -23,6 +23,7 @@ use super::{
 /// | ST-10 | no two executors that are up have the same URL |
 /// | ST-11 | remembered answers are of this state's past |
 /// | ST-12 | a table that is being loaded has no commit yet, and replaces no table but an older one |
+/// | SN-1, SN-2 | of snapshots: see [`Snapshots`](super::Snapshots) |
 #[must_use]
 pub fn violations(state: &ClusterState) -> Vec<String> {
     let mut found = Vec::new();
@@ -54,6 +55,7 @@ pub fn violations(state: &ClusterState) -> Vec<String> {
         }
     }
     check_executors(state, &mut found);
+    state.snapshots.violations(&state.tables, &mut found);
     if state.answered.newest_revision() > state.revision {
         found.push(format!("ST-11: an answer is newer than revision {}", state.revision));
     }

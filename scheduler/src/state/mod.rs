@@ -13,6 +13,7 @@ mod executors;
 mod history;
 mod layout;
 mod loads;
+mod snapshots;
 mod tables;
 mod transactions;
 mod writes;
@@ -36,6 +37,7 @@ pub use command::{
 };
 pub use invariants::violations;
 pub use layout::check_layout;
+pub use snapshots::{LISTED_SNAPSHOTS, PublishedSnapshot, SnapshotLease, SnapshotPart, Snapshots};
 pub use tables::MAX_NAME_BYTES;
 pub use writes::KEEP_COMMITS;
 pub use written::{Written, WrittenRecord};

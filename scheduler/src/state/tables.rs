@@ -355,6 +355,7 @@ impl ClusterState {
         if let Some(table) = self.tables.remove(&id) {
             let partitions: Vec<PartitionId> = table.partitions.keys().copied().collect();
             self.forget_loaded(&partitions);
+            self.snapshots.forget(id);
         }
     }
 }

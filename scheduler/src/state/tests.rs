@@ -3,6 +3,7 @@ mod alter;
 mod history;
 mod loads;
 mod properties;
+mod snapshots;
 mod transactions;
 
 use std::{collections::BTreeMap, sync::Arc};

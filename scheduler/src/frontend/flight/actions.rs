@@ -34,6 +34,7 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
         (END_TRANSACTION, "commits a transaction or rolls it back; ActionEndTransactionRequest in, nothing out"),
         ("ancho.apply", "applies a cluster specification; YAML in, JSON out"),
         ("ancho.cluster_status", "schedulers, executors and tables; nothing in, JSON out"),
+        ("ancho.snapshots", "snapshots of a table; {\"table\": name, \"create\": bool} in, JSON out"),
         ("ancho.verify", "partitions are read again; {\"table\": name} or nothing in, JSON out"),
     ]
     .into_iter()

@@ -3,6 +3,7 @@
 //! * `GET /health` – 200 `ok` while the process serves.
 //! * `GET /v1/ready` – 200 or 503 with `{"ready", "reasons"}`.
 //! * `GET /v1/cluster` – the state of the cluster as JSON.
+//! * `GET /v1/datasets/NAME/acceleration/snapshots` – the snapshots of a table as JSON; `POST` makes one.
 //! * `POST /v1/sql` – the body is a statement as text, or `{"sql": …, "parameters": […]}` with content type
 //!   `application/json`. The answer to a query follows `Accept`: JSON rows (the default), `text/csv` or
 //!   `application/vnd.apache.arrow.stream`; see [`render`] for the types. The answer to an update is
@@ -21,7 +22,7 @@ use ancho_common::error::{Error, Result};
 use axum::{
     Json, Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, Path, State},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -55,6 +56,7 @@ pub fn router(service: SharedService) -> Router {
         .route("/v1/ready", get(ready))
         .route("/v1/cluster", get(cluster))
         .route("/v1/sql", post(sql))
+        .route("/v1/datasets/{name}/acceleration/snapshots", get(list_snapshots).post(create_snapshot))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(Arc::new(Statements::new(service, SLICE_BYTES)))
 }
@@ -89,6 +91,25 @@ async fn ready(State(statements): State<Arc<Statements>>) -> Response {
 async fn cluster(State(statements): State<Arc<Statements>>) -> Result<Response, HttpError> {
     let status = statements.service().action("ancho.cluster_status", Bytes::new()).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], status).into_response())
+}
+
+async fn list_snapshots(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+) -> Result<Response, HttpError> {
+    snapshots(&statements, &json!({ "table": name })).await
+}
+
+async fn create_snapshot(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+) -> Result<Response, HttpError> {
+    snapshots(&statements, &json!({ "table": name, "create": true })).await
+}
+
+async fn snapshots(statements: &Statements, wanted: &Value) -> Result<Response, HttpError> {
+    let answer = statements.service().action("ancho.snapshots", Bytes::from(wanted.to_string())).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
 }
 
 #[derive(Deserialize)]
