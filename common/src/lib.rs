@@ -14,5 +14,6 @@ pub mod partition;
 pub mod plan;
 pub mod recorder;
 pub mod schema;
+pub mod snapshot;
 pub mod spec;
 pub mod storable;

@@ -40,6 +40,16 @@ impl ObjectStores {
 }
 
 fn open_bucket(name: &str, options: &S3Options) -> Result<object_store::aws::AmazonS3> {
+    bucket_builder(name, options)?.build().map_err(|e| {
+        DataFusionError::from(Error::invalid(format!("the bucket s3://{name} cannot be reached as configured: {e}")))
+    })
+}
+
+/// What a client of a bucket is made of.
+///
+/// # Errors
+/// A variable that the options refer to is not set here.
+pub(crate) fn bucket_builder(name: &str, options: &S3Options) -> std::result::Result<AmazonS3Builder, Error> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(name);
     // Queries ask on compute threads; requests are made on those of the network.
     if let Some(network) = network() {
@@ -68,9 +78,7 @@ fn open_bucket(name: &str, options: &S3Options) -> Result<object_store::aws::Ama
     if let Some(timeout) = options.client_timeout.as_deref().and_then(crate::duration::parse) {
         builder = builder.with_client_options(ClientOptions::new().with_timeout(timeout).with_allow_http(allow_http));
     }
-    builder.build().map_err(|e| {
-        DataFusionError::from(Error::invalid(format!("the bucket s3://{name} cannot be reached as configured: {e}")))
-    })
+    Ok(builder)
 }
 
 impl ObjectStoreRegistry for ObjectStores {

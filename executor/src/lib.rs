@@ -38,6 +38,7 @@ mod metric;
 mod metrics_server;
 mod resources;
 mod server;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@
 //! * [`reference`](mod@reference) – the same statements in one DataFusion process
 //! * [`judge`](mod@judge) – whether a cluster's outcome is the right one
 //! * [`object_store`](mod@object_store) – a real S3 server on the loopback address
+//! * [`store_proxy`] – the same server, failing in chosen ways
 //! * [`wait`], [`ports`], [`turns`], [`runtime`], [`sources`] – the small things
 //!
 //! The tests themselves are one binary, `tests/suite`, with a module for each subject.
@@ -19,6 +20,7 @@ pub mod ports;
 pub mod reference;
 pub mod runtime;
 pub mod sources;
+pub mod store_proxy;
 pub mod turns;
 pub mod wait;
 

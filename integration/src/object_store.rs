@@ -8,8 +8,10 @@ use std::{
 
 use ancho_benchmarks::python::PythonEnv;
 use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use futures::TryStreamExt;
 use object_store::{
-    ObjectStoreExt, PutPayload,
+    ObjectStore, ObjectStoreExt, PutPayload,
     aws::{AmazonS3, AmazonS3Builder},
     path::Path as Key,
 };
@@ -113,6 +115,41 @@ impl S3Server {
     /// The server refuses it.
     pub async fn remove(&self, key: &str) -> anyhow::Result<()> {
         self.store()?.delete(&Key::from(key)).await.with_context(|| format!("remove {key}"))
+    }
+
+    /// An object's bytes.
+    ///
+    /// # Errors
+    /// The server refuses it, or has none.
+    pub async fn read(&self, key: &str) -> anyhow::Result<Bytes> {
+        let found = self.store()?.get(&Key::from(key)).await.with_context(|| format!("read {key}"))?;
+        Ok(found.bytes().await?)
+    }
+
+    /// Writes an object.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub async fn write(&self, key: &str, bytes: Bytes) -> anyhow::Result<()> {
+        let stored = self.store()?.put(&Key::from(key), PutPayload::from_bytes(bytes)).await;
+        stored.with_context(|| format!("write {key}"))?;
+        Ok(())
+    }
+
+    /// The keys below a folder.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub async fn keys(&self, folder: &str) -> anyhow::Result<Vec<String>> {
+        let store = self.store()?;
+        let found: Vec<_> = store.list(Some(&Key::from(folder))).try_collect().await.context("list objects")?;
+        Ok(found.into_iter().map(|object| object.location.to_string()).collect())
+    }
+
+    /// Its address, as `host:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     fn store(&self) -> anyhow::Result<AmazonS3> {

@@ -4,6 +4,7 @@
 //! * [`raft`] – the replicated log that feeds it
 //! * [`placement`] – who should hold which partition, as a pure function of the state
 //! * [`sessions`] – executors' sessions: liveness upwards, assignments downwards
+//! * [`snapshots`] – tables into object stores, under leases
 //! * [`planner`] – tables for the query engine, routing of scans to owners, checks on plans
 //! * [`query`] – one statement from text to rows: parse, plan, run, retry
 //! * [`frontend`] – Flight SQL and HTTP
@@ -15,6 +16,7 @@ pub mod planner;
 pub mod query;
 pub mod raft;
 pub mod sessions;
+pub mod snapshots;
 pub mod state;
 
 pub use node::{Scheduler, SchedulerHandle, SchedulerOptions};

@@ -30,6 +30,7 @@ use crate::{
     },
     raft::{RaftNode, RaftOptions, SchedulerService},
     sessions::{SessionManager, SessionOptions},
+    snapshots,
 };
 
 /// How long a group of one may take to elect itself.
@@ -62,6 +63,8 @@ pub struct SchedulerOptions {
     pub peers: BTreeMap<u64, String>,
     /// How long an executor may serve after its last acknowledged beat.
     pub session_ttl: Duration,
+    /// How long an executor must be down before its partitions are given to others where a snapshot has their rows.
+    pub failover_after: Duration,
     /// How long a statement waits for a partition without a serving owner.
     pub partition_wait: Duration,
     /// Folders with local files that `COPY` may read and write; none unless set.
@@ -89,6 +92,7 @@ impl SchedulerOptions {
             advertise_url: None,
             peers: BTreeMap::new(),
             session_ttl: Duration::from_secs(10),
+            failover_after: Duration::from_secs(60),
             partition_wait: Duration::from_secs(30),
             local_files: Vec::new(),
             transaction_idle: Duration::from_secs(300),
@@ -161,7 +165,7 @@ impl Scheduler {
                 TcpIncoming::from(listener).with_nodelay(Some(true)),
                 stop.clone().cancelled_owned(),
             );
-        let tasks = vec![
+        let mut tasks = vec![
             tokio::spawn(async move {
                 if let Err(error) = server.await {
                     tracing::error!(%error, "the internal service ended");
@@ -180,6 +184,11 @@ impl Scheduler {
             patience(&options),
             options.local_files.clone().into(),
         ));
+        let automatic = snapshots::automatic::run(node.clone(), engine.publisher().clone());
+        let stopped = stop.clone();
+        tasks.push(tokio::spawn(async move {
+            let _ = stopped.run_until_cancelled(automatic).await;
+        }));
         let frontends = Frontends::start(
             Arc::new(Computed::new(engine, compute)),
             FrontendOptions { flight: options.flight, http: options.http, metrics: options.metrics },
@@ -240,6 +249,7 @@ fn session_options(options: &SchedulerOptions, url: &str) -> SessionOptions {
     SessionOptions {
         ttl: options.session_ttl,
         scheduler_urls: urls,
+        failover_after: options.failover_after,
         load_patience: options.session_ttl * LOAD_PATIENCE,
         ..SessionOptions::default()
     }

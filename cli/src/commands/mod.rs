@@ -8,6 +8,7 @@ pub mod executor;
 pub mod partition;
 pub mod scheduler;
 mod server;
+pub mod snapshot;
 pub mod sql;
 pub mod up;
 
@@ -36,6 +37,9 @@ pub enum Command {
     /// Look after partitions
     #[command(subcommand)]
     Partition(partition::PartitionCommand),
+    /// Publish tables into an object store, and see what is there
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
     /// Measure a cluster
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -67,6 +71,7 @@ impl Command {
             Self::Apply(args) => apply::run(args).await,
             Self::Cluster(command) => cluster::run(command).await,
             Self::Partition(command) => partition::run(command).await,
+            Self::Snapshot(command) => snapshot::run(command).await,
             Self::Bench(command) => bench::run(command).await,
         }
     }

@@ -53,6 +53,9 @@ pub struct Args {
     /// Time without a sign of life after which an executor's session ends
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     session_ttl: Duration,
+    /// Time that an executor is down before others take over its partitions that are in a snapshot
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    failover_after: Duration,
     /// Streams per task of a plan; by default what the executors offer
     #[arg(long, value_name = "N")]
     streams: Option<usize>,
@@ -118,6 +121,7 @@ fn options(args: Args) -> anyhow::Result<SchedulerOptions> {
         advertise_url: args.advertise_url,
         peers,
         session_ttl: args.session_ttl,
+        failover_after: args.failover_after,
         partition_wait: args.partition_wait,
         local_files: args.local_files,
         transaction_idle: args.transaction_idle,

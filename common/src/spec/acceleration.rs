@@ -12,7 +12,7 @@ use serde_norway::Value;
 
 use super::{
     fields::{Fields, KeyPath, Problems, kind, scalar},
-    settings,
+    settings, snapshots,
 };
 use crate::partition::{PartitionSpec, hash::MAX_BUCKETS};
 
@@ -27,6 +27,9 @@ pub struct AccelerationSpec {
     pub refresh_mode: String,
     /// Engine parameters as written; their values are checked.
     pub params: BTreeMap<String, String>,
+    /// What is to be done about snapshots, as options of the table.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots: BTreeMap<String, String>,
 }
 
 /// Keys that the format knows and Ancho does not offer yet.
@@ -50,12 +53,8 @@ const NOT_YET: &[&str] = &[
     "retention_check_interval",
     "retention_period",
     "retention_sql",
-    "snapshots",
-    "snapshots_compaction",
-    "snapshots_creation_policy",
+    "snapshots_bootstrap_on_failure_behavior",
     "snapshots_reset_expiry_on_load",
-    "snapshots_trigger",
-    "snapshots_trigger_threshold",
     "write_mode",
 ];
 
@@ -81,9 +80,10 @@ impl AccelerationSpec {
             Some((path, value)) => settings::read(&path, value, problems),
             None => BTreeMap::new(),
         };
+        let snapshots = snapshots::read_options(&mut fields, problems);
         fields.finish(NOT_YET, problems);
         let partition_by = partition_by.into_iter().map(|e| e.sql).collect();
-        Some(Self { partition_by, primary_key, refresh_mode: "full".to_owned(), params })
+        Some(Self { partition_by, primary_key, refresh_mode: "full".to_owned(), params, snapshots })
     }
 }
 

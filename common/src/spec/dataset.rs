@@ -67,10 +67,11 @@ impl DatasetSpec {
         serde_json::from_str(text)
     }
 
-    /// The parameters of its table: those of the engine, and the time column.
+    /// The parameters of its table: those of the engine, the time column, and what is to be done about snapshots.
     #[must_use]
     pub fn table_params(&self) -> BTreeMap<String, String> {
         let mut params = self.acceleration.params.clone();
+        params.extend(self.acceleration.snapshots.clone());
         params.extend(self.time_column.iter().map(|column| (TIME_COLUMN.to_owned(), column.clone())));
         params
     }

@@ -25,6 +25,7 @@
 //! * [`dataset`] – one dataset and its name
 //! * [`acceleration`] – how its rows are stored and spread
 //! * [`settings`] – the engine's parameters and their values
+//! * `snapshots` – where snapshots of tables go
 //! * [`source`] – where its rows come from, in which format
 //! * [`secret`] – texts that may stand for environment variables
 pub mod acceleration;
@@ -32,6 +33,7 @@ pub mod dataset;
 mod fields;
 pub mod secret;
 pub mod settings;
+mod snapshots;
 pub mod source;
 #[cfg(test)]
 mod tests;
@@ -47,12 +49,15 @@ pub use self::{
     secret::Secret,
     source::{CsvOptions, FileFormat, Location, S3Options, SourceSpec},
 };
+use crate::snapshot::SnapshotLocation;
 
 /// The declared datasets of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSpec {
     /// What people call it; decides nothing.
     pub name: Option<String>,
+    /// Where snapshots go of tables that name no place of their own; nothing is said if `None`.
+    pub snapshots: Option<SnapshotLocation>,
     /// In the order of the file; names are unique.
     pub datasets: Vec<DatasetSpec>,
 }
@@ -84,7 +89,7 @@ const KINDS: [&str; 2] = ["Cluster", "Spicepod"];
 const VERSIONS: [&str; 2] = ["v1", "1"];
 
 /// Top-level keys that the format knows and Ancho does not offer yet.
-const NOT_YET: &[&str] = &["runtime", "snapshots", "catalogs", "views", "secrets", "dependencies", "metadata"];
+const NOT_YET: &[&str] = &["catalogs", "views", "secrets", "dependencies", "metadata"];
 
 impl ClusterSpec {
     /// Reads and checks a YAML document.
@@ -119,8 +124,9 @@ impl ClusterSpec {
                 Vec::new()
             }
         };
+        let snapshots = snapshots::read_location(&mut top, problems);
         top.finish(NOT_YET, problems);
-        Some(Self { name, datasets })
+        Some(Self { name, snapshots, datasets })
     }
 }
 

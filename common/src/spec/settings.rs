@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use serde_norway::Value;
 
 use super::fields::{KeyPath, Problems, alternatives, kind, nearest, scalar};
+use crate::snapshot::{
+    SnapshotLocation,
+    policy::{self, SnapshotPolicy},
+};
 
 /// What a parameter's value must look like.
 enum Rule {
@@ -100,6 +104,47 @@ const IN_EFFECT: [&str; 18] = [
 /// The table option that datasets have as a key of their own.
 pub const TIME_COLUMN: &str = "time_column";
 
+/// The table options that say where snapshots of the table go; datasets have them as keys of their acceleration.
+pub const SNAPSHOTS_LOCATION: &str = "snapshots_location";
+/// How that place is reached: a JSON object of texts, by the names that datasets have for them.
+pub const SNAPSHOTS_PARAMS: &str = "snapshots_params";
+
+/// Whether a table option is about snapshots. These may change at any time, and are no concern of the engine.
+#[must_use]
+pub fn is_of_snapshots(name: &str) -> bool {
+    name.starts_with("snapshots")
+}
+
+/// Where a table's own options have its snapshots go, if they say so.
+///
+/// # Errors
+/// Says which option is wrong, and what to write.
+pub fn snapshot_location(
+    params: &BTreeMap<String, String>,
+) -> Result<Option<SnapshotLocation>, (&'static str, String)> {
+    let reached: BTreeMap<String, String> = match params.get(SNAPSHOTS_PARAMS) {
+        None => BTreeMap::new(),
+        Some(text) => serde_json::from_str(text).map_err(|e| {
+            (SNAPSHOTS_PARAMS, format!("write a JSON object of texts, as {{\"s3_region\": \"eu-central-1\"}}: {e}"))
+        })?,
+    };
+    match params.get(SNAPSHOTS_LOCATION) {
+        Some(url) => SnapshotLocation::parse(url, &reached).map(Some).map_err(|problem| (SNAPSHOTS_LOCATION, problem)),
+        None if params.contains_key(SNAPSHOTS_PARAMS) => Err((
+            SNAPSHOTS_PARAMS,
+            "it says how `snapshots_location` is reached, which is missing: add that".to_owned(),
+        )),
+        None => Ok(None),
+    }
+}
+
+/// What is wrong with what a table's options say about snapshots: the option to change, and why. `has_source` tells datasets from
+/// tables that statements write to.
+#[must_use]
+pub fn snapshot_problem(params: &BTreeMap<String, String>, has_source: bool) -> Option<(&'static str, String)> {
+    SnapshotPolicy::of(params, has_source).err()
+}
+
 /// Largest number that a parameter takes: it fits every integer type that reads it.
 const LARGEST: u64 = i64::MAX as u64;
 
@@ -118,7 +163,8 @@ fn check_offered(name: &str) -> Result<(), String> {
     if IN_EFFECT.contains(&name) { Ok(()) } else { Err(NOT_OFFERED.to_owned()) }
 }
 
-/// As [`check_param`], of an option in `CREATE TABLE … WITH (…)`, which are these parameters and the time column.
+/// As [`check_param`], of an option in `CREATE TABLE … WITH (…)`, which are these parameters, the time column and what
+/// is to be done about snapshots.
 ///
 /// # Errors
 /// Says why not, and what to write.
@@ -126,6 +172,9 @@ pub fn check_table_option(name: &str, value: &str) -> Result<(), String> {
     match name {
         TIME_COLUMN if value.trim().is_empty() => Err("write the name of a column".to_owned()),
         TIME_COLUMN => Ok(()),
+        // Checked together, see `contradictions` and `snapshot_problem`.
+        SNAPSHOTS_LOCATION | SNAPSHOTS_PARAMS => Ok(()),
+        known if policy::OPTIONS.contains(&known) => Ok(()),
         other => check_param(other, value),
     }
 }
@@ -141,7 +190,7 @@ pub fn contradictions(params: &BTreeMap<String, String>) -> Vec<(&'static str, S
     });
     let both = (!sort_columns(params).is_empty() && !cluster_columns(params).is_empty())
         .then(|| ("cayenne_cluster_by", "it cannot be combined with `sort_columns`: remove one of them".to_owned()));
-    twice.chain(both).collect()
+    twice.chain(both).chain(snapshot_location(params).err()).collect()
 }
 
 /// The columns that compaction sorts rows by.

@@ -276,6 +276,23 @@ fn read_char(params: &mut Fields<'_>, key: &'static str, problems: &mut Problems
     }
 }
 
+/// How a bucket is reached, by the names that datasets have for it.
+///
+/// # Errors
+/// Every problem found, each with the name of its parameter.
+pub fn s3_options(params: &std::collections::BTreeMap<String, String>) -> Result<S3Options, String> {
+    let text = |text: &String| Value::String(text.clone());
+    let document = Value::Mapping(params.iter().map(|(name, value)| (text(name), text(value))).collect());
+    let mut problems = Problems::default();
+    let options = Fields::open(KeyPath::root(), &document, "the parameters", &mut problems).and_then(|mut fields| {
+        let options = read_s3(&mut fields, None, &mut problems);
+        fields.finish(&[], &mut problems);
+        options
+    });
+    let problems: Vec<String> = problems.into_errors().iter().map(ToString::to_string).collect();
+    options.filter(|_| problems.is_empty()).ok_or_else(|| problems.join("; "))
+}
+
 fn read_s3(params: &mut Fields<'_>, from: Option<&Location>, problems: &mut Problems) -> Option<S3Options> {
     let given: Vec<KeyPath> = S3_KEYS.iter().filter_map(|&key| params.get(key)).map(|(path, _)| path).collect();
     if let Some(Location::File(_)) = from {

@@ -136,8 +136,14 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         only_problem(&with("description: x", "partiton_by: [k]")),
         "datasets[0].acceleration.partiton_by: unknown key; did you mean `partition_by`?"
     );
-    let text = only_problem(&with("description: x", "snapshots: enabled"));
+    let text = only_problem(&with("description: x", "snapshots_reset_expiry_on_load: true"));
     assert!(text.contains("not offered"), "{text}");
+    let text = only_problem(&with("description: x", "snapshots: on"));
+    assert!(text.starts_with("datasets[0].acceleration.snapshots: `on` is not possible here"), "{text}");
+    let text = only_problem(&with("description: x", "snapshots_trigger: stream_batches"));
+    assert!(text.starts_with("datasets[0].acceleration.snapshots_trigger: "), "{text}");
+    let text = only_problem(&with("description: x", "snapshots_location: snapshots/"));
+    assert!(text.starts_with("datasets[0].acceleration.snapshots_location: "), "{text}");
     let text = only_problem(&with("description: x", "params: {cayenne_sort_colums: a}"));
     assert!(text.contains("cayenne_sort_columns") || text.contains("not offered"), "{text}");
 }

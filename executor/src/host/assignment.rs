@@ -43,6 +43,8 @@ pub struct Assignment {
     pub write_options: WriteOptions,
     /// What else these parameters say.
     pub tuning: TableTuning,
+    /// Where it is in the newest snapshot of its table; looked at only when it is needed.
+    pub snapshot: Option<proto::PartitionSnapshot>,
     /// What is to be done with it.
     pub duty: Duty,
     /// Who has its rows, if that is not (only) this executor.
@@ -182,6 +184,7 @@ fn assignment<'a>(
         settings,
         write_options: table_params::write_options(&params).map_err(bad)?,
         tuning: table_params::tuning(&params).map_err(bad)?,
+        snapshot: message.snapshot.clone(),
         duty: match message.duty() {
             proto::Duty::Hold => Duty::Hold,
             proto::Duty::Copy => Duty::Copy,
@@ -216,6 +219,7 @@ mod tests {
             commits: vec![],
             params: r#"{"cayenne_target_file_size_mb":"64","cayenne_compression_strategy":"zstd"}"#.into(),
             primary_key: vec![],
+            snapshot: None,
             schema_version: 0,
             ..Default::default()
         };

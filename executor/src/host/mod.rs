@@ -8,6 +8,7 @@
 //! * [`tenure`] – what the schedulers said of a partition, and what follows: the rules, without disk and clock
 //! * `open` – what is on disk at start
 //! * `reconcile` – disk brought in line with a set of assignments
+//! * `restore` – partitions whose rows are not on this disk
 //! * `publish` – staged writes become versions, strictly one after the other
 //! * `scan` – plans over pinned versions
 //! * `row_names` – names of rows in a scan
@@ -23,6 +24,7 @@ mod columns;
 mod open;
 mod publish;
 mod reconcile;
+mod restore;
 mod row_names;
 mod scan;
 mod serve;
@@ -58,7 +60,7 @@ pub use self::{
     table_params::TableTuning,
     verify::verify_directory,
 };
-use crate::{copy::Copies, session::Lease};
+use crate::{copy::Copies, session::Lease, snapshots::Snapshots};
 
 /// Hindrances that are reported. They travel with every beat; when there are more, one cause is behind them all.
 const MOST_HINDRANCES: usize = 200;
@@ -157,6 +159,7 @@ pub struct PartitionHost {
     options: HostOptions,
     lease: Arc<Lease>,
     copies: Copies,
+    snapshots: Arc<Snapshots>,
     /// `None` once it has ended.
     compaction: RwLock<Option<Arc<CompactionRunner>>>,
     slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,

@@ -74,6 +74,7 @@ impl PartitionHost {
             options,
             lease,
             copies,
+            snapshots: Arc::default(),
             compaction: RwLock::new(Some(Arc::new(compaction))),
             slots: RwLock::new(slots),
             applied: Mutex::new(None),

@@ -42,6 +42,7 @@ impl PartitionHost {
         for slot in self.all_slots() {
             if !wanted.iter().any(|(w, _)| w.id == slot.id) && slot.unassign() {
                 info!(partition = %slot.id, "partition is not assigned here any more");
+                self.end_restore(&slot);
                 if let Ok(partition) = slot.partition() {
                     self.leave_alone(&partition).await;
                 }
@@ -69,7 +70,7 @@ impl PartitionHost {
     }
 
     /// Looks once more at a partition that is not served: the disk may have room again, or a directory may be back in its place.
-    pub(super) async fn try_again(&self, slot: &Slot) {
+    pub(super) async fn try_again(self: &Arc<Self>, slot: &Arc<Slot>) {
         let _one = self.reconciling.lock().await;
         let Some(assignment) = slot.assignment() else { return };
         let epoch = assignment.epoch;
@@ -87,7 +88,7 @@ impl PartitionHost {
         Arc::clone(slots.entry(id).or_insert_with(|| Arc::new(Slot::new(&self.dir, id, Store::Missing))))
     }
 
-    async fn bring_in_line(&self, slot: &Slot, assignment: Assignment, shares: &Shares) -> Result<()> {
+    async fn bring_in_line(self: &Arc<Self>, slot: &Arc<Slot>, assignment: Assignment, shares: &Shares) -> Result<()> {
         let _work = slot.work.lock().await;
         slot.assign(assignment.clone());
         if assignment.duty == Duty::Leave {
@@ -128,7 +129,7 @@ impl PartitionHost {
     }
 
     /// The open partition; an empty one is created, but never in place of one that has rows.
-    async fn partition_for(&self, slot: &Slot, assignment: &Assignment) -> Result<Partition> {
+    async fn partition_for(self: &Arc<Self>, slot: &Arc<Slot>, assignment: &Assignment) -> Result<Partition> {
         let place = assignment.place();
         if let Store::Open(partition) = slot.store() {
             return Ok(partition);
@@ -142,12 +143,7 @@ impl PartitionHost {
         match slot.store() {
             Store::Open(partition) => Ok(partition),
             Store::Missing | Store::Damaged(_) if slot.may_start_empty() => self.create(slot, assignment).await,
-            Store::Missing => Err(Error::corrupt(format!(
-                "{place}: committed version {} has no data on executor {}: its directory was lost; \
-                 put the directory back or restore the table",
-                slot.committed(),
-                self.executor_id
-            ))),
+            Store::Missing => Err(self.bring_back(slot, assignment)),
             Store::Damaged(reason) => Err(Error::corrupt(format!("{place}: {reason}"))),
         }
     }

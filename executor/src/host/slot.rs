@@ -215,6 +215,12 @@ impl Slot {
         self.state.lock().tenure.standing(on_disk)
     }
 
+    /// See [`Tenure::is_reached_from`]: changes of columns need no rows.
+    pub(super) fn is_reached_from(&self, version: u64) -> bool {
+        let state = self.state.lock();
+        state.tenure.is_reached_from(version, |write| state.changes.contains_key(&write))
+    }
+
     /// Whether an empty partition may stand in for one that is not on disk.
     pub(super) fn may_start_empty(&self) -> bool {
         self.state.lock().tenure.may_start_empty()

@@ -13,7 +13,7 @@ use super::{
 
 impl PartitionHost {
     /// Removes what nobody needs. Called from time to time.
-    pub async fn sweep(&self) {
+    pub async fn sweep(self: &Arc<Self>) {
         // Before the first assignments nothing is known to be unassigned.
         if self.applied.lock().is_none() {
             return;
@@ -47,6 +47,7 @@ impl PartitionHost {
     pub fn close(&self) {
         self.lease.end();
         self.copies.close();
+        self.snapshots.running.lock().clear();
         self.compaction.write().take();
         self.slots.write().clear();
         self.announce();

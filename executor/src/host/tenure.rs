@@ -145,6 +145,15 @@ impl Tenure {
         }
     }
 
+    /// Whether a partition can be brought from an older version to the committed one without rows that are not in it: if all
+    /// commits in between are known and `needs_no_rows`.
+    pub fn is_reached_from(&self, version: u64, needs_no_rows: impl Fn(WriteId) -> bool) -> bool {
+        let between = version.saturating_add(1)..=self.committed;
+        version > 0
+            && version <= self.committed
+            && between.into_iter().all(|v| self.write_of(v).is_some_and(&needs_no_rows))
+    }
+
     /// Whether an empty partition may stand in for one that is not on disk: only if it never held rows.
     #[must_use]
     pub fn may_start_empty(&self) -> bool {
@@ -189,6 +198,18 @@ mod tests {
         assert_eq!((tenure.committed(), tenure.standing(4)), (4, Standing::Current));
         tenure.assign(1, 3, &BTreeMap::new());
         assert_eq!(tenure.committed(), 4, "an assignment that was under way takes nothing back");
+    }
+
+    #[test]
+    fn an_older_version_will_do_only_if_no_rows_came_since() {
+        let mut tenure = Tenure::default();
+        tenure.assign(1, 4, &BTreeMap::from([(2, write(2)), (3, write(3)), (4, write(4))]));
+        let changes_columns = |id: WriteId| id == write(3) || id == write(4);
+        assert!(tenure.is_reached_from(4, |_| false));
+        assert!(tenure.is_reached_from(2, changes_columns));
+        assert!(!tenure.is_reached_from(1, changes_columns), "version 2 has rows");
+        assert!(!tenure.is_reached_from(0, |_| true), "nobody knows what made version 1");
+        assert!(!tenure.is_reached_from(5, |_| true), "it was never committed");
     }
 
     #[test]

@@ -186,6 +186,13 @@ impl ExecutorService for Ingest {
         Ok(Response::new(proto::VerifyReply { partitions: self.host.verify(&wanted).await? }))
     }
 
+    async fn upload_snapshot(
+        &self,
+        request: Request<proto::UploadSnapshotRequest>,
+    ) -> Result<Response<proto::UploadSnapshotReply>, Status> {
+        Ok(Response::new(self.host.upload_snapshot(&request.into_inner()).await?))
+    }
+
     async fn discard(&self, request: Request<proto::DiscardRequest>) -> Result<Response<proto::DiscardReply>, Status> {
         let id = write_id(&request.into_inner().write_id)?;
         let this = self.clone();

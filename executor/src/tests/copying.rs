@@ -76,8 +76,8 @@ async fn a_partition_goes_over_and_comes_back_with_every_row() {
     assert_eq!(a.loaded(), [(1, 3, 3)]);
     assert_eq!(a.keys(&[(1, 3, 3, None)]).await.unwrap(), all(0..5_020));
     b.assign(6, vec![]).await;
-    b.host.sweep().await;
-    eventually("the former owner's copy to go", || !dir_b.path().join("partitions/1").exists()).await;
+    assert_eq!(b.loaded(), []);
+    assert_eq!(b.keys(&[(1, 2, 3, None)]).await.unwrap_err().kind, ErrorKind::StaleRoute);
 }
 
 #[tokio::test(flavor = "multi_thread")]

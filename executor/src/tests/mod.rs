@@ -79,6 +79,7 @@ fn assignment(id: u64, epoch: u64, version: u64, commits: &[(u64, WriteId)]) -> 
             .collect(),
         params: String::new(),
         primary_key: vec![],
+        snapshot: None,
         schema_version: 0,
         ..proto::Assignment::default()
     }

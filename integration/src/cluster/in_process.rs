@@ -134,6 +134,7 @@ impl ClusterBuilder {
                     peers: peers.clone(),
                     session_ttl: self.session_ttl,
                     partition_wait: self.partition_wait,
+                    failover_after: Duration::from_secs(60),
                     local_files: vec![dir.join("files")],
                     transaction_idle: self.transaction_idle,
                     streams: Some(self.streams),

@@ -38,6 +38,7 @@ pub struct ProcessBuilder {
     streams: usize,
     partition_wait: Duration,
     session_ttl: Duration,
+    failover_after: Duration,
     environment: Vec<(String, String)>,
 }
 
@@ -49,6 +50,7 @@ impl Default for ProcessBuilder {
             streams: 2,
             partition_wait: Duration::from_secs(30),
             session_ttl: Duration::from_secs(10),
+            failover_after: Duration::from_secs(60),
             environment: Vec::new(),
         }
     }
@@ -87,6 +89,13 @@ impl ProcessBuilder {
     #[must_use]
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.session_ttl = ttl;
+        self
+    }
+
+    /// After how long others take over what a snapshot has of an executor that is down.
+    #[must_use]
+    pub fn failover_after(mut self, time: Duration) -> Self {
+        self.failover_after = time;
         self
     }
 
@@ -149,6 +158,7 @@ impl ProcessBuilder {
         flag("internal-port", ports.internal.to_string());
         flag("partition-wait", format!("{}ms", self.partition_wait.as_millis()));
         flag("session-ttl", format!("{}ms", self.session_ttl.as_millis()));
+        flag("failover-after", format!("{}ms", self.failover_after.as_millis()));
         flag("streams", self.streams.to_string());
         if internal.len() > 1 {
             let peers = (1..).zip(internal).map(|(id, url): (usize, _)| format!("{id}={url}"));

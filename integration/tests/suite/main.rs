@@ -6,6 +6,7 @@
 //! * `differential` – the SQL corpus and TPC-H, in one process and on clusters
 //! * `engine` – what the storage engine can do, as a cluster's user sees it
 //! * `loading` – datasets from files and from S3
+//! * `snapshots` – tables in object stores
 //! * `transactions` – several statements that commit as one
 //! * `flight_sql_adbc` – the ADBC driver as a client
 //! * `abandoned` – statements whose client is gone, or whose time is over
@@ -31,5 +32,6 @@ mod loading;
 mod mistakes;
 mod replacing;
 mod scaling;
+mod snapshots;
 mod tidy;
 mod transactions;

@@ -22,6 +22,7 @@ pub use ancho_common::recorder::UPKEEP_INTERVAL;
 /// Another recorder was installed by other means.
 pub fn install_recorder() -> Result<PrometheusHandle> {
     let handle = ancho_common::recorder::install()?;
+    crate::snapshots::metrics::describe();
     describe_counter!("ancho_query_total", "Statements that ended, by outcome");
     describe_counter!("ancho_query_rows_total", "Rows handed to clients or changed by updates");
     describe_histogram!("ancho_query_seconds", Unit::Seconds, "From the arrival of a statement to its last row");

@@ -263,8 +263,8 @@ pub trait SqlService: Send + Sync + 'static {
     fn catalog(&self) -> Result<CatalogListing>;
 
     /// A management action: `ancho.apply` (YAML in, JSON out), `ancho.cluster_status` (nothing in, JSON out), or
-    /// one that takes a JSON object and answers with one: `ancho.verify`, `ancho.drain`, `ancho.undrain`,
-    /// `ancho.remove_executor`, `ancho.rebalance`, `ancho.recover`.
+    /// one that takes a JSON object and answers with one: `ancho.snapshots` (`table` and an optional `create`), `ancho.verify`,
+    /// `ancho.drain`, `ancho.undrain`, `ancho.remove_executor`, `ancho.rebalance`, `ancho.recover`.
     ///
     /// # Errors
     /// The action is unknown (`NotFound`), its body is wrong, or it failed.

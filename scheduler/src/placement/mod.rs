@@ -1,7 +1,7 @@
 //! Who should hold which partition: pure functions of the state, asked by the leader before it proposes.
 //!
 //! * [`assign`] chooses owners for partitions that are about to be made;
-//! * [`plan`] finds owners for partitions whose owner is gone before they ever held rows;
+//! * [`plan`] finds owners for partitions whose owner is gone, where no row is left behind;
 //! * [`stamp`] puts the choices of [`assign`] into a request on its way into the log;
 //! * [`moves`] says which partitions should go from one executor to another.
 //!
@@ -34,11 +34,13 @@ use crate::state::{ClusterState, Command, Liveness, NewPartition, Partition, Pla
 pub struct PlacementPolicy {
     /// Most partitions that one plan places or moves; the next round goes on.
     pub max_placements: usize,
+    /// Executors that have been down for so long that others may take over what can be restored.
+    pub given_up: BTreeSet<ExecutorId>,
 }
 
 impl Default for PlacementPolicy {
     fn default() -> Self {
-        Self { max_placements: 10_000 }
+        Self { max_placements: 10_000, given_up: BTreeSet::new() }
     }
 }
 
@@ -93,15 +95,16 @@ pub fn assign(
     choose(&mut load, Shape::of(spec).is_some(), layout.as_ref(), keys.iter())
 }
 
-/// Finds owners for partitions that have none that is up. Only partitions that never held rows are given away: the
-/// rows of the others are on the executor that is down, and are served again when it is back.
+/// Finds owners for partitions that have none that is up. Partitions that never held rows are given away at once. The rows of the
+/// others are on the executor that is down, and are served again when it is back; if it stays away, those are given away
+/// whose rows are all in a snapshot.
 #[must_use]
 pub fn plan(state: &ClusterState, policy: &PlacementPolicy) -> PlacementPlan {
     let mut load = Load::of(state);
     let mut decided: BTreeMap<PartitionId, ExecutorId> = BTreeMap::new();
     let mut placements = Vec::new();
     for table in state.tables.values() {
-        let homeless: Vec<&Partition> = in_key_order(table).filter(|p| is_homeless(state, p)).collect();
+        let homeless: Vec<&Partition> = in_key_order(table).filter(|p| is_homeless(state, table, p, policy)).collect();
         if homeless.is_empty() {
             continue;
         }
@@ -171,9 +174,12 @@ fn stamp_partitions(
     }
 }
 
-/// No owner is up, and no row would be left behind.
-fn is_homeless(state: &ClusterState, partition: &Partition) -> bool {
-    partition.version == 0 && !partition.owners.iter().any(|owner| is_live(state, owner))
+/// No owner is up, and no row would be left behind: it never held any, or its owners are given up and a snapshot has them all.
+fn is_homeless(state: &ClusterState, table: &Table, partition: &Partition, policy: &PlacementPolicy) -> bool {
+    let away = |owner: &ExecutorId| !is_live(state, owner);
+    let given_up = |owner: &ExecutorId| policy.given_up.contains(owner);
+    partition.owners.iter().all(away)
+        && (partition.version == 0 || partition.owners.iter().all(given_up) && state.is_restorable(table, partition))
 }
 
 fn is_live(state: &ClusterState, executor: &ExecutorId) -> bool {

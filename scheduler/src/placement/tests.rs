@@ -180,7 +180,7 @@ fn tables_made_before_any_executor_are_placed_once_some_register() {
     for name in ["e0", "e1"] {
         apply(&mut state, register(name, "1"));
     }
-    let capped = plan(&state, &PlacementPolicy { max_placements: 3 });
+    let capped = plan(&state, &PlacementPolicy { max_placements: 3, ..PlacementPolicy::default() });
     assert_eq!(capped.placements.len(), 3);
     place(&mut state);
     assert_eq!(owners(&state, one), ["e0", "e1", "e0", "e1", "e0"]);
@@ -302,4 +302,81 @@ proptest! {
             }
         }
     }
+}
+
+fn commit(state: &mut ClusterState, table: TableId, number: usize) {
+    let partition = state.tables[&table].partitions.values().nth(number).unwrap();
+    let part = StagedPart {
+        partition: partition.id,
+        epoch: partition.epoch,
+        executor: partition.owners[0].clone(),
+        incarnation: "1".into(),
+        rows: 1,
+        bytes: 1,
+        columns: vec![],
+        deleted: 0,
+        base: None,
+    };
+    let command = Command::CommitWrite {
+        table,
+        write_id: WriteId::new(),
+        overwrite: false,
+        parts: vec![part],
+        refreshed: None,
+        based_on: None,
+        request: None,
+        schema_version: 0,
+    };
+    apply(state, command);
+}
+
+#[test]
+fn partitions_of_an_executor_that_stays_away_go_where_a_snapshot_has_all_their_rows() {
+    let mut state = cluster(2);
+    let table = create(&mut state, new_table("t", 6, &[]));
+    for number in 0..6 {
+        commit(&mut state, table, number);
+    }
+    publish(&mut state, table);
+    // Bucket 2 is written to after the snapshot.
+    commit(&mut state, table, 2);
+    let before = owners(&state, table);
+    assert_eq!(before, ["e0", "e1", "e0", "e1", "e0", "e1"]);
+    down(&mut state, "e0");
+    assert!(plan(&state, &PlacementPolicy::default()).is_empty(), "it may come back");
+    let policy = PlacementPolicy { given_up: BTreeSet::from([id("e0")]), ..PlacementPolicy::default() };
+    let found = plan(&state, &policy);
+    apply(&mut state, Command::Place { placements: found.placements });
+    assert_eq!(owners(&state, table), ["e1", "e1", "e0", "e1", "e1", "e1"]);
+    assert!(plan(&state, &policy).is_empty());
+    assert!(state.tables[&table].partitions.values().all(|p| p.version > 0), "no row was given up");
+}
+
+/// Notes a snapshot of all that is committed.
+fn publish(state: &mut ClusterState, table: TableId) {
+    use crate::state::{PublishedSnapshot, SnapshotPart};
+    use ancho_common::snapshot::{SnapshotLocation, StoredObject};
+    let taken = apply(state, Command::TakeSnapshotLease { table, holder: "x".into(), length_ms: 1 });
+    let Outcome::Lease { epoch } = taken else { panic!("{taken:?}") };
+    let manifest = StoredObject { key: "m".into(), bytes: 1, sha256: "00".into() };
+    let known = &state.tables[&table];
+    let parts = known
+        .partitions
+        .values()
+        .filter(|p| p.version > 0)
+        .map(|p| (p.id, SnapshotPart { version: p.version, manifest: manifest.clone() }));
+    let snapshot = PublishedSnapshot {
+        id: uuid::Uuid::new_v4(),
+        location: SnapshotLocation::parse("file:///s", &BTreeMap::new()).unwrap(),
+        folder: "f".into(),
+        set: manifest.clone(),
+        epoch,
+        table_version: known.version,
+        rows: known.rows(),
+        bytes: known.bytes(),
+        uploaded_bytes: 0,
+        published_ms: 0,
+        partitions: parts.collect(),
+    };
+    apply(state, Command::RecordSnapshot { table, snapshot: Box::new(snapshot) });
 }

@@ -11,10 +11,11 @@ use datafusion::{
     error::Result,
 };
 
-use crate::state::{ClusterState, Executor, Liveness};
+use crate::state::{ClusterState, Executor, Liveness, PublishedSnapshot};
 
 /// Names of the tables.
-pub const NAMES: [&str; 6] = ["executors", "moves", "partitions", "tables", "versions", "writes"];
+pub const NAMES: [&str; 8] =
+    ["executors", "leases", "moves", "partitions", "snapshots", "tables", "versions", "writes"];
 
 /// A `system` table as of a revision of the state.
 ///
@@ -36,8 +37,10 @@ pub fn schema(name: &str, state: &ClusterState) -> Result<SchemaRef> {
 fn rows(name: &str, state: &ClusterState) -> Result<Option<RecordBatch>> {
     Ok(Some(match name {
         "executors" => executors(state)?,
+        "leases" => leases(state)?,
         "moves" => moves(state)?,
         "partitions" => partitions(state)?,
+        "snapshots" => snapshots(state)?,
         "tables" => tables(state)?,
         "versions" => versions(state)?,
         "writes" => writes(state)?,
@@ -172,6 +175,50 @@ fn versions(state: &ClusterState) -> Result<RecordBatch> {
         ("version", Arc::new(UInt64Array::from_iter_values(all.iter().map(|(_, version, _)| *version)))),
         ("committed_at", Arc::new(TimestampMillisecondArray::from_iter_values(at).with_timezone("UTC"))),
     ])
+}
+
+/// Who may publish snapshots of which table.
+fn leases(state: &ClusterState) -> Result<RecordBatch> {
+    let held: Vec<_> = state
+        .listed()
+        .filter_map(|table| {
+            let lease = state.snapshots.leases.get(&table.id)?;
+            Some((table, lease.holder.as_ref()?, lease))
+        })
+        .collect();
+    batch(vec![
+        ("table_name", text(held.iter().map(|(table, ..)| table.name.to_string()).collect())),
+        ("holder", text(held.iter().map(|(_, holder, _)| (*holder).clone()).collect())),
+        ("epoch", Arc::new(UInt64Array::from_iter_values(held.iter().map(|(.., lease)| lease.epoch)))),
+        ("ends_at", moments(held.iter().map(|(.., lease)| lease.ends_ms))),
+    ])
+}
+
+/// What was published of each table, oldest first.
+fn snapshots(state: &ClusterState) -> Result<RecordBatch> {
+    let all: Vec<_> = state
+        .listed()
+        .flat_map(|table| state.snapshots.published.get(&table.id).into_iter().flatten().map(move |s| (table, s)))
+        .collect();
+    let number = |f: &dyn Fn(&PublishedSnapshot) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(all.iter().map(|(_, snapshot)| f(snapshot))))
+    };
+    batch(vec![
+        ("table_name", text(all.iter().map(|(table, _)| table.name.to_string()).collect())),
+        ("snapshot_id", text(all.iter().map(|(_, s)| s.id.to_string()).collect())),
+        ("version", number(&|s| s.table_version)),
+        ("rows", number(&|s| s.rows)),
+        ("bytes", number(&|s| s.bytes)),
+        ("uploaded_bytes", number(&|s| s.uploaded_bytes)),
+        ("location", text(all.iter().map(|(_, s)| format!("{}/{}", s.location, s.folder)).collect())),
+        ("epoch", number(&|s| s.epoch)),
+        ("published_at", moments(all.iter().map(|(_, s)| s.published_ms))),
+    ])
+}
+
+fn moments(at_ms: impl Iterator<Item = u64>) -> ArrayRef {
+    let values = at_ms.map(|at| i64::try_from(at).unwrap_or(i64::MAX));
+    Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC"))
 }
 
 /// The latest requests that were applied, also those that found nothing to change if the client had named them.

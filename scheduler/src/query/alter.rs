@@ -239,7 +239,8 @@ pub(super) fn adjusted(
     params: BTreeMap<String, String>,
     definition: Option<String>,
 ) -> Result<Option<Command>> {
-    if let Some((option, problem)) = settings::contradictions(&params).into_iter().next() {
+    let of_snapshots = settings::snapshot_problem(&params, table.dataset.is_some());
+    if let Some((option, problem)) = settings::contradictions(&params).into_iter().chain(of_snapshots).next() {
         return Err(Error::invalid(format!("table option {option}: {problem}")));
     }
     if let Some(fixed) = fixed_difference(&table.params, &params) {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{alter, assigner::propose, attempt::Attempt, ddl, engine::QueryEngine, source, write::WriteKind};
 use crate::{
     frontend::caller::Caller,
-    state::{ClusterState, Dataset, Table, TableName, fixed_difference},
+    state::{ClusterState, Command, Dataset, Table, TableName, fixed_difference},
 };
 
 /// Applies specs through one engine.
@@ -71,6 +71,12 @@ impl<'a> Applier<'a> {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Error::invalid(format!("the spec cannot be applied: {}", lines.join("; ")))
         })?;
+        if let Some(location) = &spec.snapshots {
+            let state = self.engine.node().linearizable().await?;
+            if state.snapshots.location.as_ref() != Some(location) {
+                propose(self.engine.node(), Command::SetSnapshotLocation { location: location.clone() }).await?;
+            }
+        }
         let mut changes = Vec::new();
         for dataset in &spec.datasets {
             changes.push(self.dataset(dataset).await.unwrap_or_else(|error| failed(dataset, &error)));
@@ -209,6 +215,7 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
 fn only_params_differ(dataset: &Dataset, spec: &DatasetSpec) -> bool {
     DatasetSpec::from_definition(&dataset.definition).is_ok_and(|mut former| {
         former.acceleration.params.clone_from(&spec.acceleration.params);
+        former.acceleration.snapshots.clone_from(&spec.acceleration.snapshots);
         former == *spec
     })
 }

@@ -57,7 +57,8 @@ pub async fn create_request(
     if let Some(WrappedCollection::NoWrapping(list) | WrappedCollection::Parentheses(list)) = create.cluster_by.take() {
         take_cluster_by(list, &mut params)?;
     }
-    if let Some((option, problem)) = settings::contradictions(&params).into_iter().next() {
+    let of_snapshots = settings::snapshot_problem(&params, false);
+    if let Some((option, problem)) = settings::contradictions(&params).into_iter().chain(of_snapshots).next() {
         return Err(Error::invalid(format!("table option {option}: {problem}")));
     }
     let has_query = create.query.is_some();

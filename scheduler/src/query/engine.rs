@@ -29,6 +29,7 @@ use super::{
     members, optimize,
     recent::{Planned, RecentPlans},
     retry::{surface, until_alone, until_served},
+    snapshots,
     statement::{Statement, of_query},
     status,
     transaction::{InTransaction, Transaction, Transactions},
@@ -51,6 +52,7 @@ use crate::{
         table::still_loading,
     },
     raft::RaftNode,
+    snapshots::Publisher,
     state::{ClusterState, Command, NewTable, Table, TableName},
 };
 
@@ -60,6 +62,7 @@ pub struct QueryEngine {
     node: RaftNode,
     sessions: Sessions,
     writer: Writer,
+    publisher: Publisher,
     recent: RecentPlans,
     patience: Patience,
     transactions: Transactions,
@@ -90,10 +93,11 @@ impl QueryEngine {
         patience: Patience,
         local_files: Arc<[PathBuf]>,
     ) -> Self {
+        let publisher = Publisher::new(node.clone(), channels.clone(), patience.partition_wait);
         let writer = Writer::new(node.clone(), channels);
         let transactions = Transactions::new(writer.clone(), patience.transaction_idle);
         let recent = RecentPlans::default();
-        Self { node, sessions, writer, recent, patience, transactions, within: None, local_files }
+        Self { node, sessions, writer, publisher, recent, patience, transactions, within: None, local_files }
     }
 
     /// The same, inside a transaction.
@@ -203,6 +207,12 @@ impl QueryEngine {
     /// How often a load is renewed.
     pub(crate) fn load_renewal(&self) -> Duration {
         self.patience.load_renewal
+    }
+
+    /// What makes snapshots of tables.
+    #[must_use]
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
     }
 
     pub(crate) fn writer(&self) -> &Writer {
@@ -362,6 +372,11 @@ impl QueryEngine {
                 };
                 self.at_once("DROP TABLE", drop).await
             }
+            Statement::CreateSnapshot { name } => {
+                let name = &ddl::object_name(&name)?;
+                let make = async |engine: Self| engine.publisher.snapshot(name).await.map(|made| made.snapshot.rows);
+                self.at_once("CREATE SNAPSHOT", make).await
+            }
             Statement::AlterTable(alter) => {
                 let change = async |engine: Self| alter.run(&engine, caller).await;
                 self.at_once("ALTER TABLE", change).await
@@ -485,6 +500,7 @@ impl QueryEngine {
             Statement::Copy(_)
             | Statement::DropTable { .. }
             | Statement::Optimize { .. }
+            | Statement::CreateSnapshot { .. }
             | Statement::AlterTable(_) => (Arc::clone(&none), none),
         };
         Ok(PreparedStatement { schema, parameters, kind })
@@ -575,6 +591,7 @@ impl QueryEngine {
             }
             "ancho.cluster_status" => status::cluster_status(&self.node).await?,
             "ancho.verify" => Box::pin(verify::verify(self, &body)).await?,
+            "ancho.snapshots" => Box::pin(snapshots::snapshots(self, &body)).await?,
             "ancho.drain" => members::drain(self, &body, true).await?,
             "ancho.undrain" => members::drain(self, &body, false).await?,
             "ancho.remove_executor" => members::remove(self, &body).await?,

@@ -23,6 +23,7 @@
 //! * [`apply`] – datasets: declared tables that mirror files
 //! * [`source`] – the files of a dataset; [`csv_format`]: how those of text are read
 //! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
+//! * `snapshots` – `ancho snapshot`
 //! * `verify` – what executors hold is read again
 //! * [`status`] – the cluster at a glance
 pub mod alter;
@@ -43,12 +44,13 @@ pub mod forms;
 mod ingest;
 pub mod load;
 pub mod members;
-mod names;
-mod optimize;
+pub mod names;
+pub(crate) mod optimize;
 pub mod recent;
 pub mod retry;
 pub mod rows;
 mod service;
+mod snapshots;
 pub mod source;
 pub mod statement;
 pub mod status;

@@ -13,7 +13,7 @@ use crate::state::{ClusterState, Table};
 /// # Errors
 /// `Unavailable` while a partition has no serving owner; what an owner raises, naming it. Partitions that were rewritten
 /// before stay so.
-pub(super) async fn optimize(writer: &Writer, state: &ClusterState, table: &Table) -> Result<()> {
+pub(crate) async fn optimize(writer: &Writer, state: &ClusterState, table: &Table) -> Result<()> {
     let mut by_owner: HashMap<String, Vec<CompactPartition>> = HashMap::new();
     for route in routes(state, table)? {
         let filled = table.partitions.get(&route.partition).is_some_and(|partition| partition.version > 0);

@@ -5,7 +5,12 @@ use ancho_common::{
 };
 use datafusion::{
     common::format::{ExplainFormat, ExplainStatementOptions},
-    logical_expr::sqlparser::ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
+    logical_expr::sqlparser::{
+        ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
+        dialect::GenericDialect,
+        parser::Parser,
+        tokenizer::Token,
+    },
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
@@ -58,6 +63,11 @@ pub enum Statement {
     },
     /// `ALTER TABLE`.
     AlterTable(Box<AlterTable>),
+    /// `CREATE SNAPSHOT OF …`.
+    CreateSnapshot {
+        /// Table, as written.
+        name: ast::ObjectName,
+    },
 }
 
 impl Statement {
@@ -69,6 +79,9 @@ impl Statement {
         let sql = as_of::rewritten(sql)?;
         if copy::is_copy(&sql) {
             return Ok(Self::Copy(Box::new(Copy::parse(&sql)?)));
+        }
+        if let Some(rest) = after_word(&sql, "CREATE").and_then(|rest| after_word(rest, "SNAPSHOT")) {
+            return snapshot_of(rest);
         }
         if let Some(rest) = after_word(&sql, "TABLE") {
             // `TABLE t` stands for this, but the parser does not know it.
@@ -197,8 +210,22 @@ impl Statement {
             | Self::Copy(_)
             | Self::DropTable { .. }
             | Self::Optimize { .. }
-            | Self::AlterTable(_) => StatementKind::Update,
+            | Self::AlterTable(_)
+            | Self::CreateSnapshot { .. } => StatementKind::Update,
         }
+    }
+}
+
+/// What follows `CREATE SNAPSHOT`.
+fn snapshot_of(rest: &str) -> Result<Statement> {
+    let wrong = |why: String| Error::invalid(format!("write CREATE SNAPSHOT OF and the name of a table: {why}"));
+    let Some(name) = after_word(rest, "OF") else { return Err(wrong("OF is missing".into())) };
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(name).map_err(|e| wrong(e.to_string()))?;
+    let name = parser.parse_object_name(false).map_err(|e| wrong(e.to_string()))?;
+    while parser.consume_token(&Token::SemiColon) {}
+    match parser.peek_token().token {
+        Token::EOF => Ok(Statement::CreateSnapshot { name }),
+        other => Err(wrong(format!("{other} is too much"))),
     }
 }
 
@@ -344,7 +371,7 @@ fn parser(sql: &str) -> Result<DFParser<'_>> {
 /// Depth of nested expressions that the parser follows.
 const RECURSION_LIMIT: usize = 200;
 
-const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE, DROP TABLE, OPTIMIZE TABLE, SHOW, \
+const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE, DROP TABLE, OPTIMIZE TABLE, CREATE SNAPSHOT, SHOW, \
                        DESCRIBE and EXPLAIN are";
 
 fn not_offered(what: &str, instead: &str) -> Error {
@@ -372,6 +399,8 @@ mod tests {
             ("explain analyze verbose select 1", StatementKind::Query),
             ("insert into t values (1)", StatementKind::Update),
             ("create table t (a int) partition by (bucket(4, a), year(d))", StatementKind::Update),
+            ("create snapshot of t", StatementKind::Update),
+            (" CREATE  SNAPSHOT OF \"A\".t ;", StatementKind::Update),
             ("create table t as select 1", StatementKind::Update),
             ("drop table if exists t", StatementKind::Update),
             ("create or replace table t as select 1", StatementKind::Update),

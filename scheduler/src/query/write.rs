@@ -688,7 +688,7 @@ fn target_within(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Re
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.
-pub(super) fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
+pub(crate) fn routes(state: &ClusterState, table: &Table) -> Result<Vec<Route>> {
     table
         .partitions
         .values()

@@ -1,7 +1,7 @@
 //! What an executor is told to hold.
 use std::{collections::BTreeMap, sync::Arc};
 
-use ancho_common::{ids::ExecutorId, schema::to_ipc};
+use ancho_common::{ids::ExecutorId, schema::to_ipc, snapshot::StoredObject};
 use ancho_proto::v1;
 use bytes::Bytes;
 
@@ -16,8 +16,8 @@ const COMPACTION_INTERVAL: &str = "cayenne_compaction_background_interval_ms";
 pub struct Digest {
     /// Table, with how often its columns and its parameters have changed; partition, epoch, and what is to be done.
     held: Vec<([u64; 3], u64, u64, Duty)>,
-    /// Committed version of each.
-    versions: Vec<u64>,
+    /// Committed version of each, and its version in the newest snapshot.
+    versions: Vec<(u64, Option<u64>)>,
 }
 
 impl Digest {
@@ -27,8 +27,9 @@ impl Digest {
         let mut digest = Self::default();
         for (table, partition, duty) in duties(state, executor) {
             let definition = [table.id.0, table.schema_version, table.params_version];
+            let snapshot = state.snapshots.part_of(table, partition.id).map(|(_, part)| part.version);
             // What is left does not change any more.
-            digest.versions.push(if duty.is_leaving() { 0 } else { partition.version });
+            digest.versions.push(if duty.is_leaving() { (0, None) } else { (partition.version, snapshot) });
             digest.held.push((definition, partition.id.0, partition.epoch, duty));
         }
         digest
@@ -64,6 +65,7 @@ pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignmen
                 commits: partition.commits.iter().filter(|c| c.version <= version).map(|c| commit(table, c)).collect(),
                 params,
                 primary_key: table.primary_key.clone(),
+                snapshot: snapshot(state, table, partition),
                 schema_version: table.schema_version,
                 duty: duty.to_proto().into(),
                 source: duty.source(),
@@ -71,6 +73,23 @@ pub fn assignments(state: &ClusterState, executor: &ExecutorId) -> v1::Assignmen
         })
         .collect();
     v1::Assignments { state_index: state.revision, partitions }
+}
+
+fn snapshot(state: &ClusterState, table: &Table, partition: &Partition) -> Option<v1::PartitionSnapshot> {
+    let (snapshot, part) = state.snapshots.part_of(table, partition.id)?;
+    Some(v1::PartitionSnapshot {
+        // A location has no part that JSON cannot hold.
+        location: serde_json::to_string(&snapshot.location).unwrap_or_default(),
+        folder: snapshot.folder.clone(),
+        version: part.version,
+        manifest: Some(stored_object(&part.manifest)),
+    })
+}
+
+/// As messages have it.
+#[must_use]
+pub(crate) fn stored_object(object: &StoredObject) -> v1::StoredObject {
+    v1::StoredObject { key: object.key.clone(), bytes: object.bytes, sha256: object.sha256.clone() }
 }
 
 /// What an executor has to do with a partition.

@@ -8,9 +8,9 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{Inner, loads::LoadWatch, moving::MoveWatch, sweep_interval};
+use super::{Inner, absence::Absence, loads::LoadWatch, moving::MoveWatch, sweep_interval};
 use crate::{
-    placement,
+    placement::{self, PlacementPolicy},
     state::{ClusterState, Command, violations},
 };
 
@@ -64,15 +64,25 @@ pub(super) async fn mark_down(inner: &Arc<Inner>) {
     }
 }
 
-/// Runs [`placement::plan`] after each change of the state and proposes what it finds.
+/// Runs [`placement::plan`] after each change of the state, and when an executor has been down for long enough, and proposes
+/// what it finds.
 pub(super) async fn place(inner: &Inner) {
     let mut states = inner.raft.watch();
     let mut leadership = inner.raft.leadership();
+    let mut absence = Absence::new(inner.options.failover_after);
+    let mut former_term = None;
     loop {
         let led = Some(leadership.borrow_and_update()).filter(|now| now.is_leader).map(|now| now.term);
+        if led != former_term {
+            absence.clear();
+            former_term = led;
+        }
+        let mut look_again = None;
         if let Some(term) = led {
             let state = Arc::clone(&states.borrow_and_update());
-            let plan = placement::plan(&state, &inner.options.placement);
+            let (given_up, next) = absence.look(&state, Instant::now());
+            look_again = next;
+            let plan = placement::plan(&state, &PlacementPolicy { given_up, ..inner.options.placement.clone() });
             if !plan.is_empty() {
                 tracing::info!(%plan, "placing partitions");
                 if let Err(error) = inner.propose(term, Command::Place { placements: plan.placements }).await {
@@ -85,6 +95,7 @@ pub(super) async fn place(inner: &Inner) {
         let changed = tokio::select! {
             changed = states.changed() => changed,
             changed = leadership.changed() => changed,
+            () = until(look_again) => Ok(()),
         };
         if changed.is_err() {
             return;
@@ -165,6 +176,14 @@ fn due_moves(
     *wanted = None;
     tracing::info!(%plan, "moving partitions");
     Some(plan.into_command())
+}
+
+/// Waits for a moment, for ever without one.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Proposes [`Command::AbandonLoad`] for every load of a table that nobody has renewed for long.

@@ -20,7 +20,8 @@
 //! every scheduler checks its state's invariants.
 //!
 //! What is decided here stands in modules without clock and I/O, which the simulation of the control plane runs, too:
-//! [`ledger`], [`claims`], [`assignments`], [`loads`], [`moving`].
+//! [`ledger`], [`claims`], [`assignments`], [`loads`], [`moving`], [`absence`].
+pub mod absence;
 pub mod assignments;
 mod background;
 pub mod claims;
@@ -68,6 +69,8 @@ pub struct SessionOptions {
     pub scheduler_urls: Vec<String>,
     /// How long the state must be still before partitions are placed; bundles the changes of one moment.
     pub placement_debounce: Duration,
+    /// How long an executor must be down before its partitions are given to others where a snapshot has their rows.
+    pub failover_after: Duration,
     /// Limits of placement.
     pub placement: PlacementPolicy,
     /// Limits of moves.
@@ -85,6 +88,7 @@ impl Default for SessionOptions {
             margin: Duration::from_secs(2),
             scheduler_urls: Vec::new(),
             placement_debounce: Duration::from_millis(200),
+            failover_after: Duration::from_secs(60),
             placement: PlacementPolicy::default(),
             moving: MovingOptions::default(),
             settle: Duration::from_secs(2),

@@ -6,7 +6,7 @@ use ancho_common::{
     alter::ColumnChange,
     error::Error,
     ids::{TableId, WriteId},
-    spec::settings::{TIME_COLUMN, cluster_columns, sort_columns},
+    spec::settings::{TIME_COLUMN, cluster_columns, is_of_snapshots, sort_columns},
     storable::is_cluster_type,
 };
 use arrow::datatypes::SchemaRef;
@@ -52,7 +52,8 @@ const CHANGEABLE: [&str; 12] = [
 /// The first parameter in which two sets differ and that cannot be changed in place.
 #[must_use]
 pub fn fixed_difference<'a>(a: &'a BTreeMap<String, String>, b: &'a BTreeMap<String, String>) -> Option<&'a str> {
-    let differs = |name: &&String| a.get(*name) != b.get(*name) && !CHANGEABLE.contains(&name.as_str());
+    let differs =
+        |name: &&String| a.get(*name) != b.get(*name) && !CHANGEABLE.contains(&name.as_str()) && !is_of_snapshots(name);
     a.keys().chain(b.keys()).find(differs).map(String::as_str)
 }
 

@@ -94,6 +94,18 @@ impl ClusterState {
                 }
                 Ok(outcome)
             }
+            Command::SetSnapshotLocation { location } => {
+                self.snapshots.location = Some(location);
+                Ok(Outcome::Done)
+            }
+            Command::TakeSnapshotLease { table, holder, length_ms } => {
+                self.take_snapshot_lease(table, holder, length_ms, now_ms)
+            }
+            Command::RenewSnapshotLease { table, epoch, length_ms } => {
+                self.renew_snapshot_lease(table, epoch, length_ms, now_ms)
+            }
+            Command::ReleaseSnapshotLease { table, epoch } => self.release_snapshot_lease(table, epoch),
+            Command::RecordSnapshot { table, snapshot } => self.record_snapshot(table, *snapshot),
             Command::Named { request, command } => self.define_once(request, *command, now_ms),
             Command::CommitTransaction { parts, request } => self.end_transaction(parts, request, now_ms),
         }

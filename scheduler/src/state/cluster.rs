@@ -8,7 +8,7 @@ use ancho_common::{
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::{alter::Alteration, answered::Answered, moves::Move, written::Written};
+use super::{alter::Alteration, answered::Answered, moves::Move, snapshots::Snapshots, written::Written};
 
 /// The whole replicated state. Cloned on write only while a reader holds the former one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct ClusterState {
     /// What became of the latest writes.
     #[serde(default)]
     pub written: Written,
+    /// Snapshots in object stores.
+    #[serde(default)]
+    pub snapshots: Snapshots,
 }
 
 /// A table's full name. Names are compared as written; SQL folds unquoted ones to lower case before they get here.

@@ -7,12 +7,14 @@ use ancho_common::{
     fingerprint::Fingerprint,
     ids::{ExecutorId, PartitionId, RequestId, TableId, WriteId},
     partition::{PartitionKey, PartitionSpec},
+    snapshot::SnapshotLocation,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     cluster::{ColumnSummary, Dataset, Schema, TableName},
     moves::{MoveStep, NewMove},
+    snapshots::PublishedSnapshot,
 };
 
 /// A command with what makes it idempotent and deterministic.
@@ -194,6 +196,43 @@ pub enum Command {
         /// Which.
         executor: ExecutorId,
     },
+    /// Says where snapshots of tables go that name no place of their own.
+    SetSnapshotLocation {
+        /// The place.
+        location: SnapshotLocation,
+    },
+    /// Takes the right to publish snapshots of a table.
+    TakeSnapshotLease {
+        /// Which.
+        table: TableId,
+        /// Who asks.
+        holder: String,
+        /// For how long, milliseconds.
+        length_ms: u64,
+    },
+    /// Keeps that right for longer.
+    RenewSnapshotLease {
+        /// Which.
+        table: TableId,
+        /// The epoch of the lease; of a former one nothing is kept.
+        epoch: u64,
+        /// For how long from now on, milliseconds.
+        length_ms: u64,
+    },
+    /// Gives that right back.
+    ReleaseSnapshotLease {
+        /// Which.
+        table: TableId,
+        /// The epoch of the lease; a later one stays.
+        epoch: u64,
+    },
+    /// Notes a snapshot that is complete in the store.
+    RecordSnapshot {
+        /// Of this table.
+        table: TableId,
+        /// The snapshot, with the epoch of the lease that it was made under.
+        snapshot: Box<PublishedSnapshot>,
+    },
     /// Creates, drops or renames a table for a client that named its request: one that was applied before is not applied
     /// again.
     Named {
@@ -359,6 +398,11 @@ pub enum Outcome {
     Committed {
         /// New version of each changed partition.
         parts: Vec<CommittedPart>,
+    },
+    /// The right to publish snapshots of a table.
+    Lease {
+        /// Its epoch.
+        epoch: u64,
     },
     /// Nothing was changed: the request was applied before, by another write.
     Repeated {

@@ -25,6 +25,7 @@ use super::{
 /// | ST-11 | remembered answers are of this state's past |
 /// | ST-12 | a table that is being loaded has no commit yet, and replaces no table but an older one |
 /// | MV-1 … MV-4 | see [`moves::violations`] |
+/// | SN-1, SN-2 | of snapshots: see [`Snapshots`](super::Snapshots) |
 #[must_use]
 pub fn violations(state: &ClusterState) -> Vec<String> {
     let mut found = Vec::new();
@@ -57,6 +58,7 @@ pub fn violations(state: &ClusterState) -> Vec<String> {
     }
     check_executors(state, &mut found);
     moves::violations(state, &mut found);
+    state.snapshots.violations(&state.tables, &mut found);
     if state.answered.newest_revision() > state.revision {
         found.push(format!("ST-11: an answer is newer than revision {}", state.revision));
     }

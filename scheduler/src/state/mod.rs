@@ -14,6 +14,7 @@ mod history;
 mod layout;
 mod loads;
 mod moves;
+mod snapshots;
 mod tables;
 mod transactions;
 mod writes;
@@ -38,6 +39,7 @@ pub use command::{
 pub use invariants::violations;
 pub use layout::check_layout;
 pub use moves::{Move, MoveAction, MovePhase, MoveStep, NewMove};
+pub use snapshots::{LISTED_SNAPSHOTS, PublishedSnapshot, SnapshotLease, SnapshotPart, Snapshots};
 pub use tables::MAX_NAME_BYTES;
 pub use writes::KEEP_COMMITS;
 pub use written::{Written, WrittenRecord};

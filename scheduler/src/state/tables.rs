@@ -352,6 +352,11 @@ impl ClusterState {
             epoch: p.epoch,
             owners: p.owners.clone(),
         });
+        // What a snapshot has of it is of another past than the empty one's.
+        let newest = self.snapshots.published.get_mut(&table.id).and_then(|published| published.last_mut());
+        if let Some(newest) = newest {
+            Arc::make_mut(newest).partitions.remove(&id);
+        }
         self.tables.insert(table.id, table);
         self.moves.remove(&id);
         self.forget_loaded(&[id]);
@@ -394,6 +399,7 @@ impl ClusterState {
             for partition in partitions {
                 self.moves.remove(&partition);
             }
+            self.snapshots.forget(id);
         }
     }
 }

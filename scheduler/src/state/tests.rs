@@ -4,6 +4,7 @@ mod history;
 mod loads;
 mod moves;
 mod properties;
+mod snapshots;
 mod transactions;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -6,6 +6,7 @@
 //! * `POST /v1/cluster/drain`, `undrain`, `remove` with `{"executor": id or url}`, `POST /v1/cluster/rebalance` with
 //!   `{"dry_run": true}` or nothing, `POST /v1/partitions/recover` with `{"partition": id, "accept_loss": true}` – what
 //!   the commands of the same names do.
+//! * `GET /v1/datasets/NAME/acceleration/snapshots` – the snapshots of a table as JSON; `POST` makes one.
 //! * `POST /v1/sql` – the body is a statement as text, or `{"sql": …, "parameters": […]}` with content type
 //!   `application/json`. The answer to a query follows `Accept`: JSON rows (the default), `text/csv` or
 //!   `application/vnd.apache.arrow.stream`; see [`render`] for the types. The answer to an update is
@@ -24,7 +25,7 @@ use ancho_common::error::{Error, Result};
 use axum::{
     Json, Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, Path, State},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
@@ -63,6 +64,7 @@ pub fn router(service: SharedService) -> Router {
         .route("/v1/cluster/rebalance", act("ancho.rebalance"))
         .route("/v1/partitions/recover", act("ancho.recover"))
         .route("/v1/sql", post(sql))
+        .route("/v1/datasets/{name}/acceleration/snapshots", get(list_snapshots).post(create_snapshot))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(Arc::new(Statements::new(service, SLICE_BYTES)))
 }
@@ -105,6 +107,25 @@ fn act(action: &'static str) -> MethodRouter<Arc<Statements>> {
 async fn cluster(State(statements): State<Arc<Statements>>) -> Result<Response, HttpError> {
     let status = statements.service().action("ancho.cluster_status", Bytes::new()).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], status).into_response())
+}
+
+async fn list_snapshots(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+) -> Result<Response, HttpError> {
+    snapshots(&statements, &json!({ "table": name })).await
+}
+
+async fn create_snapshot(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+) -> Result<Response, HttpError> {
+    snapshots(&statements, &json!({ "table": name, "create": true })).await
+}
+
+async fn snapshots(statements: &Statements, wanted: &Value) -> Result<Response, HttpError> {
+    let answer = statements.service().action("ancho.snapshots", Bytes::from(wanted.to_string())).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
 }
 
 #[derive(Deserialize)]

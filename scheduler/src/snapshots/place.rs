@@ -1,0 +1,63 @@
+//! Where snapshots of a table go, and whether that place can be trusted.
+use std::{collections::HashMap, sync::Arc};
+
+use ancho_common::{
+    error::{Error, Result},
+    snapshot::{
+        SnapshotLocation, SnapshotStore,
+        probe::{Verdict, probe},
+    },
+    spec::settings,
+};
+use parking_lot::Mutex;
+
+use crate::state::{ClusterState, Table};
+
+/// Where a table's snapshots go.
+///
+/// # Errors
+/// `Invalid` where nobody said so.
+pub fn location_of(state: &ClusterState, table: &Table) -> Result<SnapshotLocation> {
+    let own = settings::snapshot_location(&table.params)
+        .map_err(|(option, problem)| Error::invalid(format!("table {}: {option}: {problem}", table.name)))?;
+    own.or_else(|| state.snapshots.location.clone()).ok_or_else(|| {
+        Error::invalid(format!(
+            "no place for snapshots of table {} is known; apply a spec with runtime.state.location, or set the table's \
+             option snapshots_location",
+            table.name
+        ))
+    })
+}
+
+/// Stores that were tried out by this process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Probed(Arc<Mutex<HashMap<String, Verdict>>>);
+
+impl Probed {
+    /// Opens a place to publish in. The first time it is found out whether it keeps the conditions of writes; what was found
+    /// holds until the process ends.
+    ///
+    /// # Errors
+    /// `Unsupported` where it does not; `Unavailable` or `Invalid` where that could not be found out.
+    pub(super) async fn open(&self, location: &SnapshotLocation) -> Result<SnapshotStore> {
+        let store = location.open()?;
+        let place = serde_json::to_string(location).map_err(|e| Error::internal(e.to_string()))?;
+        let known = self.0.lock().get(&place).cloned();
+        let verdict = match known {
+            Some(verdict) => verdict,
+            None => {
+                let verdict = probe(&store).await.map_err(|e| e.context(store.place()))?;
+                self.0.lock().insert(place, verdict.clone());
+                verdict
+            }
+        };
+        match verdict {
+            Verdict::Kept => Ok(store),
+            Verdict::NotKept(reason) => Err(Error::unsupported(format!(
+                "{} does not keep the conditions of writes, so publishers could overwrite each other: {reason}; nothing was \
+                 uploaded; use another store, and restart the scheduler if this one was mended",
+                store.place()
+            ))),
+        }
+    }
+}
