@@ -180,6 +180,9 @@ pub struct Beat {
     /// Partitions that are assigned to this executor and that it cannot serve.
     #[prost(message, repeated, tag = "5")]
     pub hindered: ::prost::alloc::vec::Vec<Hindrance>,
+    /// Partitions that it is to copy.
+    #[prost(message, repeated, tag = "6")]
+    pub copies: ::prost::alloc::vec::Vec<Copied>,
 }
 /// Last message of an executor that stops by itself. It serves nothing any more, so its lease need not run out. The
 /// scheduler ends the session when this is written.
@@ -195,6 +198,33 @@ pub struct Loaded {
     pub epoch: u64,
     #[prost(uint64, tag = "3")]
     pub version: u64,
+}
+/// How far a copy is.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Copied {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    /// Epoch of the assignment.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The version that is here, whole; absent before the first.
+    #[prost(uint64, optional, tag = "3")]
+    pub version: ::core::option::Option<u64>,
+    /// How often the newest version was fetched.
+    #[prost(uint32, tag = "4")]
+    pub rounds: u32,
+    /// Bytes of the version that is being fetched.
+    #[prost(uint64, tag = "5")]
+    pub done_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub total_bytes: u64,
+    /// Bytes fetched in all rounds.
+    #[prost(uint64, tag = "7")]
+    pub fetched_bytes: u64,
+    /// Why the last round failed; empty if it did not.
+    #[prost(string, tag = "8")]
+    pub fault: ::prost::alloc::string::String,
 }
 /// Why an assigned partition is not served.
 #[allow(clippy::all)]
@@ -291,6 +321,24 @@ pub struct Assignment {
     /// Where the partition is in the newest snapshot of the table; absent for nowhere.
     #[prost(message, optional, tag = "12")]
     pub snapshot: ::core::option::Option<PartitionSnapshot>,
+    #[prost(enumeration = "Duty", tag = "13")]
+    pub duty: i32,
+    /// Who has the partition's rows: of a copy, and of a partition that the executor has just become the owner of.
+    #[prost(message, optional, tag = "14")]
+    pub source: ::core::option::Option<CopySource>,
+}
+/// An executor from which a partition is copied.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CopySource {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+    /// The epoch under which it has the partition.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The version that it has at least.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -329,6 +377,40 @@ pub struct Commit {
     /// JSON of a change of columns, where the commit is one. No rows are staged for it.
     #[prost(string, tag = "3")]
     pub column_change: ::prost::alloc::string::String,
+}
+/// What an executor has to do with a partition.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Duty {
+    /// Own it.
+    Hold = 0,
+    /// Copy it from its owner, and follow that one's versions; nobody is served.
+    Copy = 1,
+    /// It was the owner until a moment ago: serve queries that were planned before, take no rows, keep everything.
+    Leave = 2,
+}
+impl Duty {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Hold => "DUTY_HOLD",
+            Self::Copy => "DUTY_COPY",
+            Self::Leave => "DUTY_LEAVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DUTY_HOLD" => Some(Self::Hold),
+            "DUTY_COPY" => Some(Self::Copy),
+            "DUTY_LEAVE" => Some(Self::Leave),
+            _ => None,
+        }
+    }
 }
 /// Generated client implementations.
 pub mod scheduler_client {
@@ -2180,4 +2262,417 @@ pub struct WriteNode {
     /// As in the header of a stage.
     #[prost(uint64, tag = "11")]
     pub schema_version: u64,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportRequest {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    /// The epoch under which the executor has it.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The version to be had at least, and the write that made it (empty if that is not known).
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+    #[prost(string, tag = "4")]
+    pub write_id: ::prost::alloc::string::String,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportChunk {
+    /// Names the export in reads; the same in each chunk.
+    #[prost(string, tag = "1")]
+    pub export_id: ::prost::alloc::string::String,
+    /// A piece of the manifest.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub manifest: ::prost::bytes::Bytes,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRequest {
+    #[prost(string, tag = "1")]
+    pub export_id: ::prost::alloc::string::String,
+    /// Name of a file of the manifest.
+    #[prost(string, tag = "2")]
+    pub file: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+    /// Exclusive.
+    #[prost(uint64, tag = "4")]
+    pub end: u64,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadReply {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub bytes: ::prost::bytes::Bytes,
+}
+/// Generated client implementations.
+pub mod transfer_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct TransferClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl TransferClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> TransferClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> TransferClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            TransferClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// A version of a partition, which is kept for as long as somebody reads from it.
+        pub async fn export(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExportRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ExportChunk>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/ancho.v1.Transfer/Export");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Transfer", "Export"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// A range of one of its files.
+        pub async fn read(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadRequest>,
+        ) -> std::result::Result<tonic::Response<super::ReadReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/ancho.v1.Transfer/Read");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("ancho.v1.Transfer", "Read"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod transfer_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with TransferServer.
+    #[async_trait]
+    pub trait Transfer: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Export method.
+        type ExportStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ExportChunk, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A version of a partition, which is kept for as long as somebody reads from it.
+        async fn export(
+            &self,
+            request: tonic::Request<super::ExportRequest>,
+        ) -> std::result::Result<tonic::Response<Self::ExportStream>, tonic::Status>;
+        /// A range of one of its files.
+        async fn read(
+            &self,
+            request: tonic::Request<super::ReadRequest>,
+        ) -> std::result::Result<tonic::Response<super::ReadReply>, tonic::Status>;
+    }
+    #[derive(Debug)]
+    pub struct TransferServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> TransferServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for TransferServer<T>
+    where
+        T: Transfer,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/ancho.v1.Transfer/Export" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExportSvc<T: Transfer>(pub Arc<T>);
+                    impl<
+                        T: Transfer,
+                    > tonic::server::ServerStreamingService<super::ExportRequest>
+                    for ExportSvc<T> {
+                        type Response = super::ExportChunk;
+                        type ResponseStream = T::ExportStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExportRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Transfer>::export(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExportSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ancho.v1.Transfer/Read" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadSvc<T: Transfer>(pub Arc<T>);
+                    impl<T: Transfer> tonic::server::UnaryService<super::ReadRequest>
+                    for ReadSvc<T> {
+                        type Response = super::ReadReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Transfer>::read(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for TransferServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "ancho.v1.Transfer";
+    impl<T> tonic::server::NamedService for TransferServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
 }
