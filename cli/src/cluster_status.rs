@@ -7,6 +7,9 @@ pub struct ClusterStatus {
     /// Identity of the cluster; empty before it has formed.
     #[serde(default)]
     pub cluster_id: String,
+    /// Why this may be old: no majority of schedulers is reached.
+    #[serde(default)]
+    pub problem: Option<String>,
     /// Members of the group.
     #[serde(default)]
     pub schedulers: Vec<SchedulerStatus>,

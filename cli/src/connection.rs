@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 use ancho_common::error::{Error, ErrorKind, Result};
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use arrow_flight::{
-    Action, FlightInfo,
+    Action, Empty, FlightInfo,
     decode::FlightRecordBatchStream,
     error::FlightError,
     flight_service_client::FlightServiceClient,
@@ -26,6 +26,15 @@ const MAX_MESSAGE: usize = 1024 * 1024 * 1024;
 const MESSAGE_BYTES_HEADER: &str = "x-ancho-max-message-bytes";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a scheduler may take to say what it offers, which it does without asking anybody.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A scheduler that runs a statement is asked for a sign of life this often: statements may take any time, silence not.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long that sign may take.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a client command finds the cluster.
 #[derive(Debug, Clone, clap::Args)]
@@ -67,7 +76,8 @@ impl Connection {
     /// The URL is none, or nobody answers.
     pub async fn open(url: &str) -> Result<Self> {
         let channel = channel(url).await?;
-        let inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        let mut inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        answers(url, &mut inner).await?;
         let mut client = FlightSqlServiceClient::new_from_inner(inner);
         client.set_header(MESSAGE_BYTES_HEADER, MAX_MESSAGE.to_string());
         Ok(Self { url: url.to_owned(), client, transaction: None })
@@ -172,8 +182,20 @@ impl Connection {
     /// How the cluster is.
     ///
     /// # Errors
-    /// The cluster does not answer, or in another form.
+    /// The cluster does not answer, in another form, or without a majority of its schedulers.
     pub async fn cluster_status(&mut self) -> Result<ClusterStatus> {
+        let status = self.cluster_status_as_known().await?;
+        match status.problem {
+            Some(problem) => Err(Error::unavailable(problem)),
+            None => Ok(status),
+        }
+    }
+
+    /// How the cluster is, as far as the scheduler knows.
+    ///
+    /// # Errors
+    /// It does not answer, or in another form.
+    pub async fn cluster_status_as_known(&mut self) -> Result<ClusterStatus> {
         let reply = self.act("ancho.cluster_status", Vec::new()).await?;
         serde_json::from_slice(&reply)
             .map_err(|e| Error::internal(format!("{} answers the cluster's status in another form: {e}", self.url)))
@@ -236,7 +258,8 @@ pub async fn channel(url: &str) -> Result<Channel> {
         .map_err(|e| Error::invalid(format!("`{url}` is not an address: {e}")))?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(Duration::from_secs(20))
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .keep_alive_while_idle(true);
     endpoint.connect().await.map_err(|e| {
         let reason = Error::from(e).message;
@@ -244,6 +267,25 @@ pub async fn channel(url: &str) -> Result<Channel> {
             "no scheduler answers at {url} ({reason}): is the cluster up, and is this its address?"
         ))
     })
+}
+
+/// Checks that somebody serves the connection: the system accepts one for a process that is stopped, too.
+async fn answers(url: &str, client: &mut FlightServiceClient<Channel>) -> Result<()> {
+    let silent = |reason: &str| {
+        Error::unavailable(format!(
+            "the process at {url} accepts connections and does not answer ({reason}): is it a scheduler, and is it stopped or \
+             overloaded?"
+        ))
+    };
+    match tokio::time::timeout(ANSWER_TIMEOUT, client.list_actions(Empty {})).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(status)) => match Error::from(status) {
+            error if error.kind == ErrorKind::Unavailable => Err(silent(&error.message)),
+            // Any answer is one, also that of a server that offers no such list.
+            _ => Ok(()),
+        },
+        Err(_) => Err(silent(&format!("nothing in {} s", ANSWER_TIMEOUT.as_secs()))),
+    }
 }
 
 fn http_form(url: &str) -> Result<String> {
@@ -293,6 +335,15 @@ mod tests {
         }
         assert_eq!(http_form("grpc+tls://h:1").expect_err("TLS").kind, ErrorKind::Unsupported);
         assert_eq!(http_form("ftp://h:1").expect_err("FTP").kind, ErrorKind::Invalid);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_stopped_is_told_in_one_sentence() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("grpc://{}", listener.local_addr().expect("its address"));
+        let Err(error) = Connection::open(&url).await else { panic!("nobody serves it") };
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains(&url) && error.message.contains("does not answer"), "{error}");
     }
 
     #[tokio::test]

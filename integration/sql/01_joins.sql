@@ -1029,13 +1029,22 @@ SELECT id, k, v, w FROM j_a JOIN j_b USING (id, k)
 1	10	a1	b1
 2	20	a2	b2
 
--- The engine takes the merged column of a FULL or RIGHT JOIN ... USING from the left side, where rows of the right side have NULL.
+-- The engine takes the merged column of a FULL JOIN ... USING from the left side, where rows of the right side have NULL.
 
 -- @query join_full_using error expect_only
 SELECT k, a.id, b.id FROM j_a a FULL JOIN j_b b USING (k)
 
--- @query join_right_using error expect_only
+-- @query join_right_using expect_only
 SELECT k, a.id, b.id FROM j_a a RIGHT JOIN j_b b USING (k)
+-- @expect
+10	1	1
+20	2	2
+20	2	3
+20	4	2
+20	4	3
+60	NULL	5
+70	7	6
+NULL	NULL	4
 
 -- @query join_full_natural error expect_only
 SELECT count(*) FROM j_a NATURAL FULL JOIN j_b

@@ -303,8 +303,20 @@ impl Client {
     /// The cluster's status document.
     ///
     /// # Errors
-    /// As [`Client::action`], or the reply is not JSON.
+    /// As [`Client::action`], the reply is not JSON, or the scheduler reaches no majority.
     pub async fn status(&self) -> Result<serde_json::Value> {
+        let status = self.status_as_known().await?;
+        match status["problem"].as_str() {
+            Some(problem) => Err(Failure::local(Error::unavailable(problem))),
+            None => Ok(status),
+        }
+    }
+
+    /// The same as the scheduler knew it last, if it reaches no majority.
+    ///
+    /// # Errors
+    /// As [`Client::action`], or the reply is not JSON.
+    pub async fn status_as_known(&self) -> Result<serde_json::Value> {
         parse(&self.action("ancho.cluster_status", Bytes::new()).await?)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Show schedulers, executors, tables and partitions that move
+    /// Show schedulers, executors, tables and moves; without a majority of schedulers, as the one that is asked knew them last
     Status(StatusArgs),
     /// Move all partitions of an executor to others, and give it no new ones
     Drain(ExecutorArgs),
@@ -153,12 +153,15 @@ async fn status(args: StatusArgs) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
         return Ok(());
     }
-    let status = connection.cluster_status().await?;
+    let status = connection.cluster_status_as_known().await?;
     print(&status, &mut out)
 }
 
 fn print(status: &ClusterStatus, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "cluster {}", if status.cluster_id.is_empty() { "(not formed yet)" } else { &status.cluster_id })?;
+    if let Some(problem) = &status.problem {
+        writeln!(out, "NO LEADER: {problem}")?;
+    }
     let number = |value: Option<u64>| value.map_or("-".to_owned(), grouped);
 
     let mut schedulers = table(&["scheduler", "url", "role", "term", "applied", "reachable"]);

@@ -70,18 +70,27 @@ const HIDDEN: &str = "__ancho";
 /// In names that the optimizer gives to subqueries which it makes joins of.
 const DECORRELATED: &str = "__correlated_sq";
 
+/// Starts the mark of a column whose name another one has, too.
+const MARK: char = '\u{2063}';
+
 /// Most columns named as those that there are.
 const NAMED_COLUMNS: usize = 12;
 
 fn of_names(error: &SchemaError) -> Error {
     match error {
-        SchemaError::FieldNotFound { field, .. } if field.flat_name().contains(DECORRELATED) => Error::unsupported(
-            "a subquery in this place or form is not offered: what ties it to the outer query has to be a comparison by `=`; \
-             write it as a join",
-        ),
+        SchemaError::FieldNotFound { field, valid_fields }
+            if field.flat_name().contains(DECORRELATED)
+                || valid_fields.iter().any(|valid| valid.flat_name().contains(DECORRELATED)) =>
+        {
+            Error::unsupported(
+                "a subquery in this place or form is not offered: what ties it to the outer query has to be a comparison by `=`; \
+                 write it as a join",
+            )
+        }
         SchemaError::FieldNotFound { field, valid_fields } => {
             let name = field.quoted_flat_name();
-            let shown = valid_fields.iter().filter(|field| !field.name.starts_with(HIDDEN));
+            let hidden = |name: &str| name.starts_with(HIDDEN) || name.contains(MARK);
+            let shown = valid_fields.iter().filter(|field| !hidden(&field.name));
             let mut names: Vec<String> = shown.map(|field| field.quoted_flat_name()).collect();
             names.dedup();
             let unquoted = field.name.to_lowercase();
@@ -97,6 +106,13 @@ fn of_names(error: &SchemaError) -> Error {
                 _ => format!("there are {}", names.join(", ")),
             };
             Error::invalid(format!("column {name} does not exist here; {advice}")).with(Condition::UnknownColumn)
+        }
+        SchemaError::AmbiguousReference { field } if field.relation.is_some() => {
+            let name = field.quoted_flat_name();
+            Error::invalid(format!(
+                "column {name} is there twice where the statement refers to it; give one an alias, or its table another name"
+            ))
+            .with(Condition::AmbiguousColumn)
         }
         SchemaError::AmbiguousReference { field } => {
             let name = field.quoted_flat_name();

@@ -45,7 +45,53 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
 
 /// The error that a text stands for, if it is one that statements run into.
 pub(super) fn known(text: &str) -> Option<Error> {
-    of_values(text).or_else(|| of_names(text)).or_else(|| of_plans(text))
+    of_values(text)
+        .or_else(|| of_names(text))
+        .or_else(|| of_plans(text))
+        .or_else(|| of_syntax_tree(text))
+        .or_else(|| of_overflow(text))
+}
+
+/// What functions say of results that do not fit, each in words of its own.
+fn of_overflow(text: &str) -> Option<Error> {
+    // Between quotes stand values, which may read like anything.
+    if text.contains(['\'', '"']) || !(text.contains("overflow") || text.contains("Overflow")) {
+        return None;
+    }
+    let text = match text {
+        "Arithmetic Overflow in AvgAccumulator" => "an average".to_owned(),
+        // `Int64Array overflow on abs(-9223372036854775808)`
+        _ => match text.split_once("overflow on ").or(text.split_once("Overflow happened on ")) {
+            Some((_, what)) => what.to_owned(),
+            None => return Some(Error::out_of_range(lower_case(text))),
+        },
+    };
+    Some(Error::out_of_range(format!("{text} does not fit its type; cast to a larger one first")))
+}
+
+/// The planner shows what it does not plan as a syntax tree of many lines; its first word says what it is.
+fn of_syntax_tree(text: &str) -> Option<Error> {
+    let tree = match text.strip_prefix("Unsupported ast node ") {
+        Some(tree) => tree.strip_prefix("in sqltorel: ").unwrap_or(tree),
+        None if text.contains("Span(Location(") => text.rsplit_once("Unsupported").map_or(text, |(_, rest)| rest),
+        None => return None,
+    };
+    let word = tree.split(['{', '(']).next().unwrap_or_default().trim();
+    let word = word.rsplit([' ', ':']).next().unwrap_or_default();
+    let mut name = String::new();
+    for letter in word.chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push(' ');
+        }
+        name.extend(letter.to_uppercase());
+    }
+    let instead = match word {
+        "Pivot" => "; write an aggregate with FILTER (WHERE …) for each value, and GROUP BY the rest",
+        "Unpivot" => "; write a SELECT for each column, with UNION ALL between them",
+        _ => "",
+    };
+    let what = if name.is_empty() { "this form of SQL" } else { &name };
+    Some(Error::unsupported(format!("{what} is not offered{instead}")))
 }
 
 /// What a value did.
@@ -226,12 +272,31 @@ mod tests {
                 "42883",
                 "function 'sum' does not take String (DataType: Utf8)",
             ),
+            (
+                "Unsupported ast node Pivot { table: Table { name: ObjectName([Identifier(Ident { value: \"w\" })]) } } in \
+                 create_relation",
+                "0A000",
+                "PIVOT is not offered; write an aggregate",
+            ),
+            ("Unsupported ast node in sqltorel: MatchAgainst { columns: [] }", "0A000", "MATCH AGAINST is not offered"),
+            (
+                "Unsupported JOIN operator AsOf { match_condition: Identifier(Ident { span: Span(Location(1,2)..Location(1,3)) }) }",
+                "0A000",
+                "AS OF is not offered",
+            ),
+            (
+                "Compute error: Int64Array overflow on abs(-9223372036854775808)",
+                "22003",
+                "abs(-9223372036854775808) does not fit",
+            ),
+            ("Arithmetic Overflow in AvgAccumulator", "22003", "an average does not fit its type"),
+            ("Signed integer overflow in LCM(1, 2)", "22003", "signed integer overflow in LCM"),
             ("Cannot infer common argument type for comparison operation Utf8 = Int64", "42804", "cannot infer"),
         ] {
             let error = known(&without_advice(text)).unwrap_or_else(|| panic!("{text}"));
             assert!(error.sqlstate() == state && error.message.starts_with(told), "{error}");
         }
-        for text in ["a value with Divide by zero in it", "Something else"] {
+        for text in ["a value with Divide by zero in it", "Something else", "cannot read 'overflow' as a color"] {
             assert_eq!(known(text), None);
         }
     }

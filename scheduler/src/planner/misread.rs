@@ -40,7 +40,7 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
 fn merged_column(node: &LogicalPlan) -> Option<&'static str> {
     let LogicalPlan::Join(join) = node else { return None };
     (join.join_constraint == JoinConstraint::Using && matches!(join.join_type, JoinType::Right | JoinType::Full)).then_some(
-        "USING and NATURAL are not offered for RIGHT and FULL joins: write ON a.k = b.k, and coalesce(a.k, b.k) for the \
+        "USING and NATURAL are not offered for FULL joins and for RIGHT joins of joins: write ON a.k = b.k, and coalesce(a.k, b.k) for the \
          merged column",
     )
 }

@@ -6,6 +6,8 @@
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
 //! * [`single_row`] – subqueries that stand for one value, in forms that the engine plans
+//! * [`on_subqueries`] – subqueries in the ON of joins, put where the engine plans them
+//! * [`parameters`] – parameters that are points in time
 //! * [`misread`] – what the engine would answer wrongly, refused
 //! * [`recursion`] – tables inside recursive terms, gathered first
 //! * [`pushdown`] – filters are pushed into scans by the positions of their columns
@@ -25,6 +27,8 @@ pub mod gather;
 pub mod guard;
 pub mod handlers;
 pub mod misread;
+pub mod on_subqueries;
+pub mod parameters;
 pub mod partitioners;
 pub mod pushdown;
 pub mod recursion;

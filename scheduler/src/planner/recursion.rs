@@ -5,7 +5,7 @@
 //! rounds read the gathered rows in the scheduler.
 use std::{collections::HashMap, sync::Arc};
 
-use arrow::record_batch::RecordBatch;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::{
     common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion},
     datasource::{MemTable, provider_as_source, source_as_provider},
@@ -70,7 +70,11 @@ fn in_memory(scan: &TableScan, batches: &[RecordBatch]) -> Result<LogicalPlan> {
     let schema = Arc::new(scan.projected_schema.as_arrow().clone());
     let batches = batches
         .iter()
-        .map(|b| RecordBatch::try_new(Arc::clone(&schema), b.columns().to_vec()).map_err(Into::into))
+        .map(|b| {
+            // Of a table that is counted only, rows without columns are left.
+            let rows = RecordBatchOptions::new().with_row_count(Some(b.num_rows()));
+            RecordBatch::try_new_with_options(Arc::clone(&schema), b.columns().to_vec(), &rows).map_err(Into::into)
+        })
         .collect::<Result<Vec<_>>>()?;
     let table = MemTable::try_new(schema, vec![batches])?;
     // The gathered rows already passed the scan's filters and limit.

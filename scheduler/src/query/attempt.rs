@@ -27,9 +27,11 @@ use futures::{StreamExt, TryStreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use url::Url;
 
-use super::names;
+use super::{merged, names};
 use crate::planner::{
-    gather, guard, misread, recursion,
+    gather, guard, misread, on_subqueries,
+    parameters::points_in_time,
+    recursion,
     refusal::{PlanError, PlanResult},
     session, single_row, subqueries,
 };
@@ -88,9 +90,9 @@ impl Attempt {
     /// # Errors
     /// The statement is wrong or does not fit the parameters.
     pub async fn logical(&self, statement: DfStatement, parameters: Option<&RecordBatch>) -> Result<LogicalPlan> {
+        let statement = merged::separate(statement, &self.session)?;
         let plan = self.session.statement_to_plan(statement).await?;
-        misread::check(&plan)?;
-        bind(single_row::rewrite(plan)?, parameters)
+        bind(understood(plan)?, parameters)
     }
 
     /// Columns of the plan's rows: those after type coercion, which decides for instance what a `UNION` of two integer
@@ -210,6 +212,16 @@ async fn answers(url: &str) -> bool {
     };
     let connecting = tokio::net::TcpStream::connect(address);
     matches!(tokio::time::timeout(PROBE_TIMEOUT, connecting).await, Ok(Ok(_)))
+}
+
+/// A plan as it comes from the parser, in the forms that the engine gets right.
+///
+/// # Errors
+/// `Unsupported` for what it would get wrong.
+pub(super) fn understood(plan: LogicalPlan) -> Result<LogicalPlan> {
+    misread::check(&plan)?;
+    let plan = single_row::rewrite(on_subqueries::rewrite(plan)?)?;
+    Ok(points_in_time(plan)?)
 }
 
 /// Puts the values of a one-row batch in place of `$1`, `$2`, ….

@@ -10,9 +10,10 @@ use std::{
 
 use ancho_common::exact::named_cast;
 use datafusion::logical_expr::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
-    ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    Expr, GroupByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
 };
+
+use super::{calls::function, names::folded};
 
 /// Names the casts of a query where it has to be.
 pub fn name_casts(query: &mut impl VisitMut) {
@@ -44,7 +45,7 @@ impl VisitorMut for NameCasts {
 fn ambiguous_casts(select: &Select) -> BTreeSet<String> {
     let mut compared = Compared::default();
     if let GroupByExpr::Expressions(groups, _) = &select.group_by {
-        groups.iter().for_each(|group| compared.add(group));
+        groups.iter().for_each(|group| compared.add_group(group, &select.projection));
     }
     for item in &select.projection {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
@@ -63,6 +64,36 @@ fn ambiguous_casts(select: &Select) -> BTreeSet<String> {
 struct Compared(BTreeMap<String, BTreeMap<String, Vec<String>>>);
 
 impl Compared {
+    /// What is grouped by, which may stand in the SELECT list and here by its position or alias only.
+    fn add_group(&mut self, group: &Expr, items: &[SelectItem]) {
+        match group {
+            Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
+                sets.iter().flatten().for_each(|group| self.add_group(group, items));
+                return;
+            }
+            Expr::Nested(group) => return self.add_group(group, items),
+            Expr::Tuple(groups) => return groups.iter().for_each(|group| self.add_group(group, items)),
+            _ => self.add(group),
+        }
+        let position = match group {
+            Expr::Value(value) => value.to_string().parse::<usize>().ok(),
+            _ => None,
+        };
+        if let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
+            position.and_then(|position| items.get(position.checked_sub(1)?))
+        {
+            self.add(expr);
+        }
+        let Expr::Identifier(name) = group else { return };
+        for item in items {
+            if let SelectItem::ExprWithAlias { expr, alias } = item
+                && folded(alias) == folded(name)
+            {
+                self.add(expr);
+            }
+        }
+    }
+
     fn add(&mut self, expr: &Expr) {
         let mut plain = expr.clone();
         let mut casts = Casts::default();
@@ -111,28 +142,10 @@ impl VisitorMut for Rename<'_> {
         let Expr::Cast { data_type, .. } = &*expr else { return ControlFlow::Continue(()) };
         if self.0.contains(&expr.to_string()) {
             let name = Expr::value(Value::SingleQuotedString(data_type.to_string()));
-            *expr = call(named_cast::NAME, vec![expr.clone(), name]);
+            *expr = function(named_cast::NAME, vec![expr.clone(), name]);
         }
         ControlFlow::Continue(())
     }
-}
-
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let unnamed = |argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments.into_iter().map(unnamed).collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 #[cfg(test)]
@@ -164,6 +177,14 @@ mod tests {
                  ancho_cast(a::DATE, 'DATE') > b",
             ),
             ("SELECT a, a::INT FROM t", "SELECT a, a::INT FROM t"),
+            (
+                "SELECT a::INT AS x, a::DATE FROM t GROUP BY x, 2",
+                "SELECT ancho_cast(a::INT, 'INT') AS x, ancho_cast(a::DATE, 'DATE') FROM t GROUP BY x, 2",
+            ),
+            (
+                "SELECT count(*) FROM t GROUP BY ROLLUP (a::INT, (a::DATE, b))",
+                "SELECT count(*) FROM t GROUP BY ROLLUP (ancho_cast(a::INT, 'INT'), (ancho_cast(a::DATE, 'DATE'), b))",
+            ),
         ] {
             assert_eq!(named(sql), expected);
         }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ancho_common::plan::csv::WholeCsvSource;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::{
     catalog::Session,
@@ -61,6 +61,42 @@ impl WholeCsvFormat {
     }
 }
 
+/// The columns of several files, each in the type that one file with all their values would have.
+fn together(schemas: &[Schema]) -> Schema {
+    let mut fields: Vec<Field> = Vec::new();
+    for field in schemas.iter().flat_map(|schema| schema.fields()) {
+        match fields.iter_mut().find(|known| known.name() == field.name()) {
+            Some(known) => {
+                let both = holding(known.data_type(), field.data_type());
+                *known = known.clone().with_data_type(both).with_nullable(true);
+            }
+            None => fields.push(field.as_ref().clone()),
+        }
+    }
+    Schema::new(fields)
+}
+
+/// The type for the values of two, as the engine chooses it among the rows of one file.
+fn holding(a: &DataType, b: &DataType) -> DataType {
+    let fineness = |data_type: &DataType| match data_type {
+        DataType::Date32 => Some(0),
+        DataType::Timestamp(TimeUnit::Second, None) => Some(1),
+        DataType::Timestamp(TimeUnit::Millisecond, None) => Some(2),
+        DataType::Timestamp(TimeUnit::Microsecond, None) => Some(3),
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => Some(4),
+        _ => None,
+    };
+    match (a, b) {
+        (a, b) if a == b => a.clone(),
+        (DataType::Null, other) | (other, DataType::Null) => other.clone(),
+        (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => DataType::Float64,
+        (a, b) => match (fineness(a), fineness(b)) {
+            (Some(of_a), Some(of_b)) => if of_a > of_b { a } else { b }.clone(),
+            _ => DataType::Utf8,
+        },
+    }
+}
+
 #[async_trait]
 impl FileFormat for WholeCsvFormat {
     fn get_ext(&self) -> String {
@@ -90,7 +126,7 @@ impl FileFormat for WholeCsvFormat {
                 break;
             }
         }
-        Ok(Arc::new(Schema::try_merge(schemas)?))
+        Ok(Arc::new(together(&schemas)))
     }
 
     async fn infer_stats(
@@ -112,6 +148,33 @@ impl FileFormat for WholeCsvFormat {
         match source.downcast_ref::<CsvSource>() {
             Some(csv) => Arc::new(WholeCsvSource::new(csv.clone(), self.quoted_is_null)),
             None => source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_several_files_hold_the_values_of_all() {
+        let at = |unit| DataType::Timestamp(unit, None);
+        let file = |columns: &[(&str, DataType)]| {
+            Schema::new(columns.iter().map(|(name, t)| Field::new(*name, t.clone(), true)).collect::<Vec<_>>())
+        };
+        for (a, b, both) in [
+            (DataType::Float64, DataType::Int64, DataType::Float64),
+            (DataType::Int64, DataType::Null, DataType::Int64),
+            (DataType::Date32, at(TimeUnit::Second), at(TimeUnit::Second)),
+            (at(TimeUnit::Nanosecond), at(TimeUnit::Millisecond), at(TimeUnit::Nanosecond)),
+            (DataType::Int64, DataType::Boolean, DataType::Utf8),
+            (DataType::Date32, DataType::Int64, DataType::Utf8),
+            (DataType::Null, DataType::Null, DataType::Null),
+        ] {
+            assert_eq!(holding(&a, &b), both, "{a} {b}");
+            assert_eq!(holding(&b, &a), both, "{b} {a}");
+            let merged = together(&[file(&[("x", a)]), file(&[("y", DataType::Utf8), ("x", b)])]);
+            assert_eq!(merged, file(&[("x", both), ("y", DataType::Utf8)]));
         }
     }
 }

@@ -26,12 +26,12 @@ use datafusion::{
     sql::parser::Statement as DfStatement,
 };
 
-use super::attempt::bind;
-pub use crate::planner::catalog::table_name;
-use crate::{
-    planner::single_row,
-    state::{Dataset, NewPartition, NewTable, Schema, TableName},
+use super::{
+    attempt::{bind, understood},
+    merged,
 };
+pub use crate::planner::catalog::table_name;
+use crate::state::{Dataset, NewPartition, NewTable, Schema, TableName};
 
 /// A `CREATE TABLE` as the cluster understands it.
 #[derive(Debug)]
@@ -63,14 +63,14 @@ pub async fn create_request(
     }
     let has_query = create.query.is_some();
     let statement = DfStatement::Statement(Box::new(Sql::CreateTable(create)));
-    let plan = session.statement_to_plan(statement).await?;
+    let plan = session.statement_to_plan(merged::separate(statement, session)?).await?;
     let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
         return Err(Error::unsupported("this form of CREATE TABLE is not offered"));
     };
     if let Some((column, _)) = create.column_defaults.first() {
         return Err(Error::unsupported(format!("column {column}: DEFAULT is not offered; give the value in INSERT")));
     }
-    let input = bind(single_row::rewrite(create.input.as_ref().clone())?, parameters)?;
+    let input = bind(understood(create.input.as_ref().clone())?, parameters)?;
     let declared = input.schema().as_arrow().clone();
     let schema = with_storable_types(&stored_schema(&declared, has_query), sql_type_action(&params)?)?;
     let primary_key = primary_key(&create.constraints, &schema)?;

@@ -589,7 +589,7 @@ impl QueryEngine {
                 let text = std::str::from_utf8(&body).map_err(|_| Error::invalid("the spec is not UTF-8 text"))?;
                 Box::pin(Applier::new(self).apply(text)).await?
             }
-            "ancho.cluster_status" => status::cluster_status(&self.node).await?,
+            "ancho.cluster_status" => status::cluster_status(&self.node).await,
             "ancho.verify" => Box::pin(verify::verify(self, &body)).await?,
             "ancho.snapshots" => Box::pin(snapshots::snapshots(self, &body)).await?,
             "ancho.drain" => members::drain(self, &body, true).await?,

@@ -4,9 +4,9 @@
 //! * [`engine`] – the service behind the front ends
 //! * [`computed`] – the same, on threads apart from those of the network
 //! * [`attempt`] – one try at planning and running a query on one view of the cluster
-//! * [`names`] – result columns of one name
+//! * [`names`] – result columns of one name; `merged`: columns that joins merge
 //! * [`rows`] – rows as values, taken apart; [`casts`]: casts that show in names;
-//!   [`forms`]: what means the same
+//!   [`forms`]: what means the same; `calls`: likewise, of calls and operators
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`change`] – `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE` as queries that name rows
@@ -31,6 +31,7 @@ pub mod apply;
 mod as_of;
 pub mod assigner;
 pub mod attempt;
+mod calls;
 pub mod casts;
 pub mod change;
 pub mod computed;
@@ -44,6 +45,7 @@ pub mod forms;
 mod ingest;
 pub mod load;
 pub mod members;
+mod merged;
 pub mod names;
 pub(crate) mod optimize;
 pub mod recent;

@@ -10,11 +10,12 @@ use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use datafusion::logical_expr::sqlparser::ast::{
-    Distinct, Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
+    Distinct, Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, VisitMut, Visitor,
+    VisitorMut,
 };
 
 /// Starts a mark.
-const MARK: char = '\u{2063}';
+pub(super) const MARK: char = '\u{2063}';
 
 /// Marks the columns of a statement's result whose names are taken.
 pub fn mark_duplicates(query: &mut Query) {
@@ -95,6 +96,10 @@ enum Item {
         text: String,
         /// What the planner names it by.
         name: PlannedName,
+        /// The same without the tables of columns.
+        bare: String,
+        /// It has a scalar subquery, which goes by the name of its column, without the table of that.
+        subquery: bool,
     },
 }
 
@@ -139,6 +144,13 @@ impl PlannedName {
             fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
                 let plain = match expr {
                     Expr::Cast { expr, .. } | Expr::Nested(expr) => expr.as_ref().clone(),
+                    Expr::Subquery(query) => match only_item(&query.body) {
+                        Some(SelectItem::ExprWithAlias { alias, .. }) => {
+                            Expr::Identifier(Ident::with_quote('"', folded(alias)))
+                        }
+                        Some(SelectItem::UnnamedExpr(inner)) => inner.clone(),
+                        _ => return ControlFlow::Continue(()),
+                    },
                     Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
                     Expr::Identifier(ident) => Expr::Identifier(Ident::with_quote('"', folded(ident))),
                     Expr::CompoundIdentifier(parts) => {
@@ -179,15 +191,30 @@ impl Item {
     }
 
     fn of_expression(expr: &Expr, alone: bool) -> Self {
-        match ColumnName::of(expr) {
-            Some(column) => Self::Column(column),
-            None => Self::Expression { text: expr.to_string(), name: PlannedName::of(expr, alone) },
+        if let Some(column) = ColumnName::of(expr) {
+            return Self::Column(column);
+        }
+        let bare = match PlannedName::of(expr, true) {
+            PlannedName::Column(ColumnName(name, _)) | PlannedName::Text(name) => name,
+        };
+        let (name, subquery) = (PlannedName::of(expr, alone), has_subquery(expr));
+        Self::Expression { text: expr.to_string(), name, bare, subquery }
+    }
+
+    /// Its name without a table, if that is one.
+    fn bare(&self) -> &str {
+        match self {
+            Self::Column(ColumnName(name, _)) | Self::Alias(name) | Self::Expression { bare: name, .. } => name,
         }
     }
 
     /// The planner would refuse them next to each other.
     fn clashes(&self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Expression { subquery: true, .. }, _)
+            | (_, Self::Expression { subquery: true, .. })
+            | (Self::Alias(_), Self::Expression { .. })
+            | (Self::Expression { .. }, Self::Alias(_)) => self.bare() == other.bare(),
             (Self::Column(a), Self::Column(b))
             | (Self::Column(a), Self::Expression { name: PlannedName::Column(b), .. })
             | (Self::Expression { name: PlannedName::Column(a), .. }, Self::Column(b)) => a.clashes(b),
@@ -198,7 +225,7 @@ impl Item {
             (Self::Column(ColumnName(a, _)) | Self::Alias(a), Self::Column(ColumnName(b, _)) | Self::Alias(b)) => {
                 a == b
             }
-            _ => false,
+            (Self::Column(_), Self::Expression { .. }) | (Self::Expression { .. }, Self::Column(_)) => false,
         }
     }
 
@@ -241,7 +268,7 @@ fn mark(select: &mut Select, referenced: Option<&Order>) {
             {
                 name
             }
-            (Item::Expression { text, name: PlannedName::Column(_) }, None)
+            (Item::Expression { text, name: PlannedName::Column(_), .. }, None)
                 if wildcard && referenced.is_some() && select.distinct.is_none() =>
             {
                 text
@@ -266,8 +293,34 @@ fn mark(select: &mut Select, referenced: Option<&Order>) {
     }
 }
 
+/// The only column of a SELECT, as it is written.
+fn only_item(body: &SetExpr) -> Option<&SelectItem> {
+    match body {
+        SetExpr::Select(select) => match select.projection.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        },
+        SetExpr::Query(query) => only_item(&query.body),
+        SetExpr::SetOperation { left, .. } => only_item(left),
+        _ => None,
+    }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    use datafusion::logical_expr::sqlparser::ast::Visit;
+    struct Finds;
+    impl Visitor for Finds {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Subquery(_) = expr { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    expr.visit(&mut Finds).is_break()
+}
+
 /// Names as the planner folds them.
-fn folded(ident: &Ident) -> String {
+pub(super) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
@@ -330,6 +383,27 @@ mod tests {
             (
                 "SELECT * FROM (SELECT CAST(a AS INT), a FROM t) s",
                 "SELECT * FROM (SELECT CAST(a AS INT) AS \"CAST(a AS INT)#0\", a FROM t) s",
+            ),
+            // A scalar subquery goes by the name of its column.
+            (
+                "SELECT (SELECT count(*) FROM t), count(*) FROM t",
+                "SELECT (SELECT count(*) FROM t), count(*) AS \"count(*)#1\" FROM t",
+            ),
+            (
+                "SELECT (SELECT max(x.a) FROM x), max(y.a) FROM y, z",
+                "SELECT (SELECT max(x.a) FROM x), max(y.a) AS \"max(y.a)#1\" FROM y, z",
+            ),
+            (
+                "SELECT (SELECT max(b) AS a FROM u), a FROM t",
+                "SELECT (SELECT max(b) AS a FROM u) AS \"(SELECT max(b) AS a FROM u)#0\", a FROM t",
+            ),
+            (
+                "SELECT count(*) AS n, (SELECT count(*) FROM u) FROM t",
+                "SELECT count(*) AS n, (SELECT count(*) FROM u) FROM t",
+            ),
+            (
+                "SELECT count(*), 1 AS \"count(*)\" FROM t",
+                "SELECT count(*) AS \"count(*)#0\", 1 AS \"count(*)\" FROM t",
             ),
             // What the name means would be a guess.
             ("SELECT 1 AS x, 2 AS x ORDER BY x", "SELECT 1 AS x, 2 AS x ORDER BY x"),

@@ -4,15 +4,18 @@
 //! planning: comparisons into those of their columns, and `IN (SELECT …)` into `EXISTS`. An `EXISTS` is never unknown, as
 //! `IN` can be; which of TRUE and FALSE stands for unknown depends on whether the condition is negated. That is known in a
 //! WHERE or HAVING, below AND, OR and NOT only, and anywhere else such an `IN` is refused.
-use std::{mem, ops::ControlFlow};
+use std::{collections::BTreeSet, mem, ops::ControlFlow, sync::LazyLock};
 
 use ancho_common::error::{Condition, Error, Result};
-use datafusion::logical_expr::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator,
-    Value, VisitMut, VisitorMut,
+use datafusion::{
+    functions_aggregate::all_default_aggregate_functions,
+    logical_expr::sqlparser::ast::{
+        BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+        UnaryOperator, Value, VisitMut, Visitor, VisitorMut,
+    },
 };
 
-use super::statement::parse_query;
+use super::{names::folded, statement::parse_query};
 
 /// Name of a subquery whose rows are compared.
 const ROWS: &str = "__ancho_row";
@@ -34,8 +37,14 @@ impl VisitorMut for TakeApart {
     type Break = Error;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        let conditions = select.selection.iter_mut().chain(select.having.iter_mut());
-        broken_off(conditions.map(|condition| in_condition(condition, false)).collect())
+        let mut apart = Ok(());
+        if let Some(condition) = &mut select.selection {
+            apart = in_condition(condition, false, None);
+        }
+        if let (Ok(()), Some(having)) = (&apart, &mut select.having) {
+            apart = in_condition(having, false, Some(&select.projection));
+        }
+        broken_off(apart)
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -50,25 +59,94 @@ fn broken_off(result: Result<()>) -> ControlFlow<Error> {
     }
 }
 
-/// Turns each `IN (SELECT …)` of a condition. `negated`: the condition stands below an odd number of NOTs.
-fn in_condition(condition: &mut Expr, negated: bool) -> Result<()> {
+/// Turns each `IN (SELECT …)` of a condition. `negated`: the condition stands below an odd number of NOTs; `grouped`: it is
+/// about groups, with this SELECT list.
+fn in_condition(condition: &mut Expr, negated: bool, grouped: Option<&[SelectItem]>) -> Result<()> {
     match condition {
-        Expr::Nested(inner) => in_condition(inner, negated),
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } => in_condition(expr, !negated),
+        Expr::Nested(inner) => in_condition(inner, negated, grouped),
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => in_condition(expr, !negated, grouped),
         Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
-            in_condition(left, negated)?;
-            in_condition(right, negated)
+            in_condition(left, negated, grouped)?;
+            in_condition(right, negated, grouped)
         }
         Expr::InSubquery { expr, subquery, negated: not_in } => {
             let Expr::Tuple(row) = unnested(expr) else { return Ok(()) };
             let not_in = *not_in;
             // Unknown counts as FALSE where the outcome is wanted to be TRUE, and as TRUE where it is wanted to be FALSE.
-            let exists = exists(mem::take(row), mem::replace(subquery, parse_query("SELECT 1")?), negated != not_in)?;
-            *condition = Expr::Exists { subquery: exists, negated: not_in };
+            let or_unknown = negated != not_in;
+            let mut row = mem::take(row);
+            let rows = mem::replace(subquery, parse_query("SELECT 1")?);
+            let aggregate = match grouped {
+                Some(items) => the_aggregate(&mut row, items)?,
+                None => None,
+            };
+            *condition = match aggregate {
+                None => Expr::Exists { subquery: exists(row, rows, or_unknown)?, negated: not_in },
+                Some(index) => {
+                    let (expr, subquery) = among(row, rows, index, or_unknown)?;
+                    Expr::InSubquery { expr: Box::new(expr), subquery, negated: not_in }
+                }
+            };
             Ok(())
         }
         _ => Ok(()),
     }
+}
+
+/// Which value of a row of groups has an aggregate. That cannot stand inside of a subquery, which would take it for its own.
+fn the_aggregate(row: &mut [Expr], items: &[SelectItem]) -> Result<Option<usize>> {
+    struct Named<'a>(&'a [SelectItem]);
+    impl VisitorMut for Named<'_> {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let Expr::Identifier(name) = &*expr else { return ControlFlow::Continue(()) };
+            let named = self.0.iter().find_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => Some(expr),
+                _ => None,
+            });
+            if let Some(aggregate) = named.filter(|named| has_aggregate(named)) {
+                *expr = nested(aggregate.clone());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    for value in row.iter_mut() {
+        // Nothing breaks off the walk.
+        let _: ControlFlow<()> = value.visit(&mut Named(items));
+    }
+    let mut aggregates = row.iter().enumerate().filter(|(_, value)| has_aggregate(value)).map(|(index, _)| index);
+    match (aggregates.next(), aggregates.next()) {
+        (_, Some(_)) => Err(Error::unsupported(
+            "a row with more than one aggregate before IN (SELECT …) is not offered: name the aggregates in a subquery, and \
+             compare its columns",
+        )),
+        (first, None) => Ok(first),
+    }
+}
+
+fn has_aggregate(expr: &Expr) -> bool {
+    use datafusion::logical_expr::sqlparser::ast::Visit;
+    static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let functions = all_default_aggregate_functions();
+        functions.iter().flat_map(|f| std::iter::once(f.name().to_owned()).chain(f.aliases().iter().cloned())).collect()
+    });
+    struct Finds;
+    impl Visitor for Finds {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(function)
+                    if function.over.is_none() && NAMES.contains(&function.name.to_string().to_lowercase()) =>
+                {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Finds).is_break()
 }
 
 fn unnested(mut expr: &mut Expr) -> &mut Expr {
@@ -78,21 +156,58 @@ fn unnested(mut expr: &mut Expr) -> &mut Expr {
     expr
 }
 
+/// The same with one value of the row left outside: it is among these if the row is among those of the subquery.
+fn among(mut row: Vec<Expr>, rows: Box<Query>, index: usize, or_unknown: bool) -> Result<(Expr, Box<Query>)> {
+    let outside = mem::replace(&mut row[index], column_of_rows(index));
+    let mut query = exists(row, rows, false)?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = vec![SelectItem::UnnamedExpr(column_of_rows(index))];
+        let mut compared = Vec::new();
+        if let Some(equal) = select.selection.take() {
+            conjuncts(equal, &mut compared);
+        }
+        // What stands for itself says nothing.
+        compared.retain(|e| !matches!(e, Expr::BinaryOp { left, right, .. } if left == right));
+        select.selection = (!compared.is_empty()).then(|| {
+            let equal = all(compared.into_iter());
+            if or_unknown { Expr::IsNotFalse(Box::new(nested(equal))) } else { equal }
+        });
+    }
+    Ok((outside, query))
+}
+
+fn conjuncts(expr: Expr, found: &mut Vec<Expr>) {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            conjuncts(*left, found);
+            conjuncts(*right, found);
+        }
+        other => found.push(other),
+    }
+}
+
+fn column_of_rows(index: usize) -> Expr {
+    Expr::CompoundIdentifier(vec![Ident::new(ROWS), Ident::new(name_of_column(index))])
+}
+
+fn name_of_column(index: usize) -> String {
+    format!("{ROWS}_{index}")
+}
+
 /// Whether a row is among those of a subquery, as a query that has rows if it is.
 fn exists(row: Vec<Expr>, rows: Box<Query>, or_unknown: bool) -> Result<Box<Query>> {
     let mut query = parse_query(&format!("SELECT 1 FROM (SELECT 1) AS {ROWS}"))?;
     let SetExpr::Select(select) = query.body.as_mut() else {
         return Err(Error::internal("a SELECT became another query"));
     };
-    let name = |index: usize| format!("{ROWS}_{index}");
-    let columns = (0..row.len()).map(|index| TableAliasColumnDef::from_name(name(index))).collect();
+    let columns = (0..row.len()).map(|index| TableAliasColumnDef::from_name(name_of_column(index))).collect();
     if let Some(TableFactor::Derived { subquery, alias, .. }) = select.from.first_mut().map(|from| &mut from.relation) {
         *subquery = rows;
         *alias = Some(TableAlias { explicit: true, name: Ident::new(ROWS), columns, at: None });
     }
-    let column = |index| Expr::CompoundIdentifier(vec![Ident::new(ROWS), Ident::new(name(index))]);
     let equal =
-        all(row.into_iter().enumerate().map(|(index, value)| compared(value, BinaryOperator::Eq, column(index))));
+        row.into_iter().enumerate().map(|(index, value)| compared(value, BinaryOperator::Eq, column_of_rows(index)));
+    let equal = all(equal);
     select.selection = Some(if or_unknown { Expr::IsNotFalse(Box::new(nested(equal))) } else { equal });
     Ok(query)
 }
@@ -237,6 +352,25 @@ mod tests {
             };
             assert_eq!(normal(apart(condition).unwrap()), normal(expected), "{condition}");
         }
+    }
+
+    #[test]
+    fn an_aggregate_stays_outside_of_the_subquery() {
+        let having = |condition: &str| {
+            let mut query =
+                parse_query(&format!("SELECT a, sum(b) AS s FROM t GROUP BY a HAVING {condition}")).unwrap();
+            take_apart(&mut query).map(|()| query.to_string().split_once(" HAVING ").unwrap().1.to_owned())
+        };
+        let rows = "(SELECT __ancho_row.__ancho_row_1 FROM (SELECT c, d FROM u) AS __ancho_row (__ancho_row_0, __ancho_row_1) WHERE";
+        let equal = "a = __ancho_row.__ancho_row_0";
+        for (condition, expected) in [
+            ("(a, count(*)) IN (SELECT c, d FROM u)", format!("count(*) IN {rows} {equal})")),
+            ("(a, s) NOT IN (SELECT c, d FROM u)", format!("(sum(b)) NOT IN {rows} ({equal}) IS NOT FALSE)")),
+            ("NOT (a, s + 1) IN (SELECT c, d FROM u)", format!("NOT (sum(b)) + 1 IN {rows} ({equal}) IS NOT FALSE)")),
+        ] {
+            assert_eq!(having(condition).unwrap(), expected, "{condition}");
+        }
+        assert_eq!(having("(max(a), s) IN (SELECT c, d FROM u)").unwrap_err().kind, ErrorKind::Unsupported);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use datafusion::{
 
 use super::{
     alter::AlterTable,
-    as_of, casts,
+    as_of, calls, casts,
     change::{Change, check_clauses},
     copy::{self, Copy},
     forms,
@@ -269,6 +269,7 @@ pub fn of_query(mut query: Box<ast::Query>) -> Result<DfStatement> {
 /// Without the forms that the planner does not take.
 fn simplify(query: &mut Box<ast::Query>) -> Result<()> {
     forms::simplify(query)?;
+    calls::rewrite(query)?;
     rows::take_apart(query)
 }
 

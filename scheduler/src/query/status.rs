@@ -1,7 +1,7 @@
 //! The cluster at a glance: for `ancho cluster status`, `GET /v1/cluster` and readiness.
 use std::time::Duration;
 
-use ancho_common::{error::Result, plan::channels::endpoint};
+use ancho_common::plan::channels::endpoint;
 use ancho_proto::v1::{ProbeRequest, scheduler_client::SchedulerClient};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -16,13 +16,21 @@ use crate::{
 /// Longest time to wait for another scheduler's answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Schedulers, executors and tables as JSON.
-///
-/// # Errors
-/// No majority of schedulers is reached.
-pub async fn cluster_status(node: &RaftNode) -> Result<Value> {
-    let state = node.linearizable().await?;
+/// Longest time to wait for a majority before telling what is known without it.
+const MAJORITY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Schedulers, executors and tables as JSON. Without a majority it is what this scheduler knew last, with the reason under
+/// `problem`, and no scheduler is called the leader.
+pub async fn cluster_status(node: &RaftNode) -> Value {
     let status = node.status();
+    let (state, problem) = match node.linearizable_within(MAJORITY_TIMEOUT).await {
+        Ok(state) => (state, None),
+        Err(error) => {
+            let known = format!("this is what scheduler {} knew last: {}", status.node_id, error.message);
+            (node.state(), Some(known))
+        }
+    };
+    let confirmed = problem.is_none();
     let probes = status.peers.iter().map(|(id, url)| async move { (*id, url.clone(), probe(url).await) });
     let schedulers: Vec<Value> = join_all(probes)
         .await
@@ -31,18 +39,22 @@ pub async fn cluster_status(node: &RaftNode) -> Result<Value> {
             Some(reply) => json!({
                 "node_id": id, "url": url, "reachable": true, "term": reply.term,
                 "applied_index": reply.applied_index,
-                "role": if reply.leader_id == id { "leader" } else { "follower" },
+                "role": if reply.leader_id == id && confirmed { "leader" } else { "follower" },
             }),
             None => json!({"node_id": id, "url": url, "reachable": false, "role": "unknown"}),
         })
         .collect();
-    Ok(json!({
+    let mut answer = json!({
         "cluster_id": state.cluster_id,
         "schedulers": schedulers,
         "executors": executors(&state),
         "moves": moves(&state),
         "tables": state.listed().map(|t| table(&state, t)).collect::<Vec<_>>(),
-    }))
+    });
+    if let Some(problem) = problem {
+        answer["problem"] = problem.into();
+    }
+    answer
 }
 
 async fn probe(url: &str) -> Option<ancho_proto::v1::ProbeReply> {
