@@ -374,6 +374,7 @@ mod tests {
         cluster.said(one, 7, 3);
         assert_eq!(cluster.steps(2), [(one, MoveAction::Close)]);
         assert!(cluster.state.is_closing(one));
+        assert_eq!(cluster.steps(2), []);
         assert_eq!(cluster.steps(6), []);
         assert_eq!(cluster.steps(8), [(one, MoveAction::Reopen)]);
         assert_eq!(cluster.steps(9), [], "writes have their time, too");
