@@ -443,7 +443,7 @@ mod tests {
             ("create view v as select 1", "WITH"),
             ("drop view v", "WITH"),
             ("show create table t", "DESCRIBE"),
-            ("create index i on t (a)", "PARTITION BY"),
+            ("create index i on t (a)", "no names"),
             ("insert into t values (1) on conflict do nothing", "MERGE"),
             ("insert into t values (1) returning a", "RETURNING"),
         ] {
