@@ -23,6 +23,8 @@ use vortex::layout::layouts::struct_::StructLayoutEncoding;
 use crate::encoder_memory;
 use crate::error::{Error, Result};
 use crate::failpoint::Step;
+use crate::layout;
+use crate::lookup_index::collector::Collector;
 use crate::metastore::FileRecord;
 use crate::options::WriteOptions;
 use crate::partition::Inner;
@@ -50,6 +52,7 @@ pub(crate) struct DataFileWriter {
     raw_bytes: u64,
     target_bytes: u64,
     summary: SummaryBuilder,
+    index: Collector,
     /// Of the encoder's buffers; goes with them.
     _memory: Option<MemoryReservation>,
 }
@@ -58,10 +61,11 @@ impl DataFileWriter {
     pub(crate) fn create(
         inner: &Arc<Inner>,
         schema: &Arc<TableSchema>,
-        name: String,
+        file: Uuid,
         options: WriteOptions,
         pool: Option<&Arc<dyn MemoryPool>>,
     ) -> Result<Self> {
+        let name = layout::file_name(file);
         let path = inner.dir.join(&name);
         let dtype = write_session()
             .arrow()
@@ -69,6 +73,7 @@ impl DataFileWriter {
             .map_err(|source| vortex_error(inner, "prepare", &name, source))?;
         inner.check_space()?;
         let memory = pool.map(|pool| encoder_memory::reserve(pool, &inner.place, &schema.logical)).transpose()?;
+        let index = Collector::new(inner, schema, file, pool)?;
         inner.step(Step::CreateFile)?;
         let file = File::options()
             .write(true)
@@ -111,6 +116,7 @@ impl DataFileWriter {
             raw_bytes: 0,
             target_bytes: options.target_file_bytes.unwrap_or(inner.tuning().target_file_bytes),
             summary: SummaryBuilder::new(&schema.logical),
+            index,
             _memory: memory,
         })
     }
@@ -124,6 +130,11 @@ impl DataFileWriter {
         self.written.load(Ordering::Relaxed) >= target || self.raw_bytes >= target.saturating_mul(MAX_RAW_FACTOR)
     }
 
+    /// Names of files that come to be besides.
+    pub(crate) fn run_names(&self) -> &[String] {
+        self.index.names()
+    }
+
     /// Rows taken in so far.
     pub(crate) fn rows(&self) -> u64 {
         self.summary.rows()
@@ -132,6 +143,7 @@ impl DataFileWriter {
     /// Takes in a batch that has the partition's schema and at least one row.
     pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
         self.summary.update(&batch);
+        self.index.push(&batch).await;
         self.raw_bytes += slice_bytes(&batch);
         let array = write_session()
             .arrow()
@@ -171,6 +183,7 @@ impl DataFileWriter {
             return Err(self.damaged(format!("it holds {rows} rows and {} were written", self.summary.rows())));
         }
         let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(&self.schema.logical));
+        let runs = self.index.finish(rows).await;
         let record = FileRecord {
             schema_id: self.schema.id,
             path: self.name.clone(),
@@ -181,6 +194,7 @@ impl DataFileWriter {
             sequence: None,
             deleted_rows: 0,
             write_id,
+            runs,
         };
         self.inner.step(Step::VerifyFile)?;
         self.verify(&record).await?;

@@ -149,9 +149,11 @@ impl FileSet {
         let mut file = match self.open.take() {
             Some(file) => file,
             None => {
-                let name = layout::file_name(layout::new_file_id());
-                self.created.names.push(name.clone());
-                DataFileWriter::create(&self.inner, &self.schema, name, self.options, self.pool.as_ref())?
+                let file = layout::new_file_id();
+                self.created.names.push(layout::file_name(file));
+                let writer = DataFileWriter::create(&self.inner, &self.schema, file, self.options, self.pool.as_ref())?;
+                self.created.names.extend_from_slice(writer.run_names());
+                writer
             }
         };
         file.write(batch).await?;

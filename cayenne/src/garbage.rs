@@ -65,6 +65,7 @@ fn collect(inner: &Arc<Inner>, now_ms: u64) -> Result<GarbageReport> {
         report.files += 1;
         report.bytes += file.summary.bytes;
     }
+    inner.remove_runs(expendable.files.iter().map(|file| &file.id))?;
     if report.files > 0 {
         layout::sync_directory(&inner.dir.join(layout::FILES))?;
     }

@@ -4,6 +4,7 @@
 //! <partition>/partition.db      metastore (SQLite; -wal and -shm beside it while open)
 //! <partition>/partition.lock    held while a writer has the partition open
 //! <partition>/files/<id>.vortex immutable data files
+//! <partition>/lookup_index/<id>-<run>.idx  runs of secondary indexes, each of one data file
 //! ```
 
 use std::fs::{self, File};
@@ -19,7 +20,10 @@ pub(crate) const METASTORE_LOG: &str = "partition.db-wal";
 pub(crate) const NEW_METASTORE: &str = "partition.db.new";
 pub(crate) const LOCK: &str = "partition.lock";
 pub(crate) const FILES: &str = "files";
+/// Runs of indexes. Not there before the first one.
+pub(crate) const RUNS: &str = "lookup_index";
 const EXTENSION: &str = "vortex";
+const RUN_EXTENSION: &str = "idx";
 
 /// A fresh id for a data file.
 pub(crate) fn new_file_id() -> Uuid {
@@ -29,6 +33,30 @@ pub(crate) fn new_file_id() -> Uuid {
 /// The name of a data file, relative to the partition directory.
 pub(crate) fn file_name(id: Uuid) -> String {
     format!("{FILES}/{}.{EXTENSION}", id.simple())
+}
+
+/// The name of a run of an index over a data file, relative to the partition directory.
+pub(crate) fn run_name(file: Uuid, run: Uuid) -> String {
+    format!("{RUNS}/{}-{}.{RUN_EXTENSION}", file.simple(), run.simple())
+}
+
+/// The runs of indexes that exist, relative to the partition directory. Other files are left alone.
+pub(crate) fn existing_runs(dir: &Path) -> Result<Vec<String>> {
+    let runs = dir.join(RUNS);
+    let failed = |source| Error::io("list", &runs, source);
+    let entries = match fs::read_dir(&runs) {
+        Ok(entries) => entries,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(failed(source)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        let is_run = Path::new(&name).extension().is_some_and(|extension| extension == RUN_EXTENSION);
+        names.extend(name.to_str().filter(|_| is_run).map(|name| format!("{RUNS}/{name}")));
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// The id of a data file from its name; the inverse of [`file_name`].

@@ -155,6 +155,9 @@ pub struct PartitionOptions {
     pub compaction: CompactionOptions,
     /// The order of rows inside rewritten files. Files that exist keep theirs until they are rewritten.
     pub row_order: RowOrder,
+    /// Secondary indexes, each over some columns in their order. Files that have none are read in full until
+    /// [`Partition::build_indexes`](crate::Partition::build_indexes) has made them.
+    pub indexes: Vec<Vec<String>>,
     /// How much of the disk writes leave free; nothing unless set.
     pub disk: DiskLimit,
     /// Where the memory of files that are being written is accounted; `None` for nowhere.
@@ -173,6 +176,7 @@ impl Default for PartitionOptions {
             key_memory_bytes: 256 << 20,
             compaction: CompactionOptions::default(),
             row_order: RowOrder::default(),
+            indexes: Vec::new(),
             disk: DiskLimit::default(),
             memory_pool: None,
             failpoints: None,

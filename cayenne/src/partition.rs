@@ -1,5 +1,6 @@
 //! A partition: one directory, opened by one writer.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,10 @@ use crate::keyed::Keyed;
 use crate::keys::encoder::KeyEncoder;
 use crate::keys::spec::TableSettings;
 use crate::layout;
-use crate::metastore::{Committed, Metastore, SyncGroup};
+use crate::lookup_index::catalog::Catalog;
+use crate::lookup_index::collector::{RunRecord, StoredRun};
+use crate::lookup_index::definition;
+use crate::metastore::{Committed, FileRecord, Metastore, SyncGroup};
 use crate::options::{PartitionIdentity, PartitionOptions, from_ms, to_ms};
 use crate::pin::PinnedVersion;
 use crate::schema::TableSchema;
@@ -51,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) metastore: Mutex<Metastore>,
     log: Arc<SyncGroup>,
     pub(crate) state: Mutex<State>,
+    /// Runs of indexes.
+    pub(crate) lookup: Catalog,
     read_only: bool,
     crashed: AtomicBool,
     /// Its directory is given up.
@@ -89,6 +95,7 @@ impl Partition {
     ) -> Result<Self> {
         check_schema(&schema)?;
         options.row_order.check(&schema)?;
+        definition::check(&options.indexes, &schema)?;
         let encoding = match settings.bind(&schema)? {
             Some(spec) => Some(KeyEncoder::new(&spec, &schema)?.encoding()),
             None => None,
@@ -142,7 +149,9 @@ impl Partition {
         let (metastore, identity) = Metastore::open(&dir, read_only, convert)?;
         let place = Arc::new(Place { table: identity.table.clone(), partition: identity.partition.clone() });
         let (settings, encoding) = metastore.table_settings()?;
-        let state = State::new(&dir, &place, metastore.load()?)?;
+        let mut loaded = metastore.load()?;
+        let runs = std::mem::take(&mut loaded.runs);
+        let state = State::new(&dir, &place, loaded)?;
         let keyed = match Keyed::new(&settings, &state.current().schema, options.key_memory_bytes)? {
             Some(keyed) => {
                 let expected = keyed.encoder.encoding().id();
@@ -165,6 +174,7 @@ impl Partition {
                 log: Arc::clone(metastore.log()),
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
+                lookup: Catalog::default(),
                 read_only,
                 crashed: AtomicBool::new(false),
                 retired: AtomicBool::new(false),
@@ -173,6 +183,7 @@ impl Partition {
             }),
         };
         partition.inner.check_lengths()?;
+        partition.inner.load_runs(runs);
         if !read_only {
             partition.inner.remove_orphans()?;
         }
@@ -376,6 +387,38 @@ impl Inner {
         }
     }
 
+    /// Runs of files that have been named now.
+    pub(crate) fn take_over_runs(&self, files: &[FileRecord]) {
+        for file in files {
+            if let Some(id) = layout::file_id(&file.path) {
+                self.lookup.add(&self.dir, id, file.summary.rows, &file.runs);
+            }
+        }
+    }
+
+    /// Removes the runs of data files that are gone.
+    pub(crate) fn remove_runs<'a>(&self, files: impl IntoIterator<Item = &'a Uuid>) -> Result<()> {
+        self.lookup.remove(files).iter().try_for_each(|path| layout::remove_file(path))
+    }
+
+    /// Runs that the metastore names. What is missing is made again, and noticed when it is looked for.
+    fn load_runs(&self, runs: Vec<(String, RunRecord)>) {
+        let rows: HashMap<String, u64> =
+            self.state.lock().all_files().iter().map(|file| (file.name.clone(), file.summary.rows)).collect();
+        for (file, run) in runs {
+            let there = match &run.stored {
+                StoredRun::File { name, bytes } => {
+                    std::fs::metadata(self.dir.join(name)).is_ok_and(|found| found.len() == *bytes)
+                }
+                StoredRun::Inline(_) => true,
+            };
+            match (layout::file_id(&file), rows.get(&file)) {
+                (Some(id), Some(rows)) if there => self.lookup.add(&self.dir, id, *rows, &[run]),
+                _ => tracing::warn!(partition = %self.place, %file, "an index of a data file is missing"),
+            }
+        }
+    }
+
     fn check_lengths(&self) -> Result<()> {
         let files = self.state.lock().all_files();
         files.iter().try_for_each(|file| self.check_length(file))
@@ -392,6 +435,11 @@ impl Inner {
                 layout::remove_file(&self.dir.join(&name))?;
                 removed += 1;
             }
+        }
+        let known = self.lookup.names();
+        for name in layout::existing_runs(&self.dir)?.iter().filter(|name| !known.contains(*name)) {
+            self.step(Step::RemoveOrphan)?;
+            layout::remove_file(&self.dir.join(name))?;
         }
         if removed > 0 {
             layout::sync_directory(&self.dir.join(layout::FILES))?;

@@ -293,5 +293,6 @@ fn discard(inner: &Arc<Inner>, write_id: Uuid) -> Result<()> {
         inner.step(Step::RemoveFile)?;
         layout::remove_file(&file.path)?;
     }
+    inner.remove_runs(write.files.iter().map(|file| &file.id))?;
     layout::sync_directory(&inner.dir.join(layout::FILES))
 }

@@ -174,6 +174,7 @@ fn replace(
         new: files.summary.clone(),
     };
     inner.state.lock().replace(change);
+    inner.take_over_runs(&files.records);
     inner.step(Step::Replaced)?;
     Ok(replaced)
 }

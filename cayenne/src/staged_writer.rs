@@ -424,6 +424,7 @@ fn seal(
         }
         state.seal(write_id, write);
     }
+    inner.take_over_runs(&files.records);
     Ok(committed)
 }
 

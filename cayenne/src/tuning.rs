@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::compaction::{CompactionOptions, RowOrder};
 use crate::error::Result;
+use crate::lookup_index::definition;
 use crate::options::PartitionOptions;
 use crate::partition::{Inner, Partition};
 use crate::schema::TableSchema;
@@ -19,6 +20,8 @@ pub struct Tuning {
     pub compaction: CompactionOptions,
     /// As [`PartitionOptions::row_order`].
     pub row_order: RowOrder,
+    /// As [`PartitionOptions::indexes`].
+    pub indexes: Vec<Vec<String>>,
 }
 
 impl Tuning {
@@ -28,6 +31,7 @@ impl Tuning {
             key_memory_bytes: options.key_memory_bytes,
             compaction: options.compaction.clone(),
             row_order: options.row_order.clone(),
+            indexes: options.indexes.clone(),
         }
     }
 }
@@ -46,6 +50,7 @@ impl Partition {
     /// [`CompactionOptions::checked`]; the former options stay then.
     pub fn tune(&self, tuning: Tuning) -> Result<()> {
         tuning.row_order.check(&self.schema())?;
+        definition::check(&tuning.indexes, &self.schema())?;
         let tuning = Tuning { compaction: tuning.compaction.checked()?, ..tuning };
         if let Some(keyed) = &self.inner.keyed {
             keyed.set_budget(tuning.key_memory_bytes);
@@ -56,12 +61,13 @@ impl Partition {
 }
 
 impl Inner {
-    /// The order of rows is that of columns, whatever they are called.
+    /// The order of rows and the indexes are those of columns, whatever they are called.
     pub(crate) fn follow_columns(&self, before: &TableSchema, after: &TableSchema) {
         if before.id != after.id {
             let mut tuning = self.tuning.write();
             let row_order = tuning.row_order.follow(before, after);
-            *tuning = Arc::new(Tuning { row_order, ..tuning.as_ref().clone() });
+            let indexes = definition::follow(&tuning.indexes, before, after);
+            *tuning = Arc::new(Tuning { row_order, indexes, ..tuning.as_ref().clone() });
         }
     }
 

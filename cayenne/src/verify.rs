@@ -26,6 +26,8 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Deletion vectors that were read.
     pub vectors: u64,
+    /// Runs of indexes that were read. Damaged ones are made again and are no loss.
+    pub indexes: u64,
     /// Files that are missing, have another length or another SHA-256, or whose deletion vector is damaged.
     pub damaged: Vec<DamagedFile>,
 }
@@ -53,6 +55,13 @@ fn verify(inner: &Arc<Inner>) -> Result<VerifyReport> {
         let (vectors, bad) = metastore.check_vectors(|file| rows.get(file).copied())?;
         report.vectors = vectors;
         report.damaged.extend(bad.into_iter().map(|(file, error)| DamagedFile { file, problem: error.to_string() }));
+    }
+    for (file, run) in inner.lookup.all() {
+        report.indexes += 1;
+        if let Err(error) = run.verify() {
+            tracing::warn!(partition = %inner.place, %file, %error, "an index of a data file is damaged and made again");
+            inner.lookup.give_up(file, &run);
+        }
     }
     let files = inner.state.lock().all_files();
     for file in files {

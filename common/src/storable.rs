@@ -73,6 +73,19 @@ pub fn is_sort_type(data_type: &DataType) -> bool {
     !data_type.is_nested()
 }
 
+/// Whether rows can be looked up by values of a type in a secondary index.
+#[must_use]
+pub fn is_index_type(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => is_index_type(values),
+        DataType::Null => false,
+        other => !other.is_nested(),
+    }
+}
+
+/// Most columns of a secondary index.
+pub const MAX_INDEX_COLUMNS: usize = 16;
+
 /// Whether rows can be clustered by values of a type when files are rewritten.
 #[must_use]
 pub fn is_cluster_type(data_type: &DataType) -> bool {

@@ -361,7 +361,10 @@ impl ExecutorHandle {
         // A failure was logged; whoever waits for it is told by `wait`.
         let _ = self.wait().await;
         self.inner.host.stop_compaction().await;
-        self.inner.host.close();
+        let host = Arc::clone(&self.inner.host);
+        if let Err(error) = tokio::task::spawn_blocking(move || host.close()).await {
+            tracing::error!(%error, "the partitions were not closed");
+        }
         self.inner.data_dir.lock().take();
     }
 

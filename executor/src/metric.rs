@@ -76,8 +76,12 @@ pub(crate) fn write_buffer(bytes: usize) {
 /// What the storage engine holds and has done.
 pub(crate) fn measure_engine(host: &PartitionHost, pool_bytes: usize) {
     let (footers, footer_limit) = host.footers();
-    let accounts =
-        [("pool", pool_bytes), ("compaction", host.compaction_bytes()), ("footer_cache_limit", footer_limit)];
+    let accounts = [
+        ("pool", pool_bytes),
+        ("compaction", host.compaction_bytes()),
+        ("footer_cache_limit", footer_limit),
+        ("lookup_index", host.index_bytes()),
+    ];
     for (kind, bytes) in accounts {
         gauge!(MEMORY_BYTES, "kind" => kind).set(number(bytes));
     }

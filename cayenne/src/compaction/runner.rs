@@ -148,7 +148,7 @@ impl CompactionRunner {
         drop(entry.busy.lock().await);
     }
 
-    /// A write was published: the partition is looked at soon.
+    /// A write was published, or something is missing: the partition is looked at soon.
     pub fn written(&self, partition: &Partition) {
         if let Some(entry) = self.shared.partitions.lock().get_mut(&key(&partition.inner)) {
             entry.written = true;
@@ -260,6 +260,15 @@ async fn look_after(shared: Arc<Shared>) {
     }
 }
 
+/// Rewrites what is worth it, then makes indexes of what is left without.
+async fn look_after_one(partition: &Partition, shared: &Shared) -> Result<CompactionReport> {
+    let report = partition.compact(&shared.resources).await;
+    if let Err(error) = partition.build_indexes(&shared.resources).await {
+        tracing::warn!(partition = %partition.inner.place, %error, "files are read in full until they have their indexes");
+    }
+    report
+}
+
 /// Compacts one partition when its turn has come.
 async fn look_at(shared: Arc<Shared>, key: usize) {
     // Never closed.
@@ -282,7 +291,7 @@ async fn look_at(shared: Arc<Shared>, key: usize) {
         let shared = Arc::clone(&shared);
         async move {
             let place = Arc::clone(&partition.inner.place);
-            let result = Abortable::new(partition.compact(&shared.resources), registration).await;
+            let result = Abortable::new(look_after_one(&partition, &shared), registration).await;
             drop(partition);
             if let Ok(result) = result {
                 shared.count(&result);

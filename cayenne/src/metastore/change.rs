@@ -3,6 +3,7 @@
 use rusqlite::{Transaction, params};
 use uuid::Uuid;
 
+use super::runs::insert_runs;
 use super::{Committed, FileRecord, Metastore, signed};
 use crate::deletion_vector::EncodedVector;
 use crate::error::{Error, Result};
@@ -163,6 +164,11 @@ impl Metastore {
     pub(crate) fn discard(&mut self, write_id: Uuid) -> Result<()> {
         self.commit_durably("discard a staged write", |tx| {
             let id = write_id.to_string();
+            tx.execute(
+                "DELETE FROM lookup_runs
+                 WHERE file IN (SELECT path FROM files WHERE write_id = ?1 AND added_generation IS NULL)",
+                params![id],
+            )?;
             tx.execute("DELETE FROM files WHERE write_id = ?1 AND added_generation IS NULL", params![id])?;
             tx.execute("DELETE FROM staged_deletes WHERE write_id = ?1", params![id])?;
             tx.execute("DELETE FROM writes WHERE write_id = ?1 AND version IS NULL", params![id])?;
@@ -178,6 +184,7 @@ impl Metastore {
             }
             for file in &expired.files {
                 tx.execute("DELETE FROM deletion_vectors WHERE file = ?1", params![file])?;
+                tx.execute("DELETE FROM lookup_runs WHERE file = ?1", params![file])?;
                 tx.execute("DELETE FROM files WHERE path = ?1", params![file])?;
             }
             for (file, added) in &expired.vectors {
@@ -244,6 +251,7 @@ fn insert_files(tx: &Transaction<'_>, files: &[FileRecord], stats: &[Vec<u8>]) -
             file.sha256.as_slice(),
             stats
         ])?;
+        insert_runs(tx, &file.path, &file.runs)?;
     }
     Ok(())
 }

@@ -75,6 +75,18 @@ CREATE TABLE staged_deletes (
 ) WITHOUT ROWID;
 ";
 
+/// Runs of secondary indexes. Without them everything is read right, so an older build may ignore them, and the format is the same.
+pub(super) const RUNS: &str = "
+CREATE TABLE IF NOT EXISTS lookup_runs (
+    file TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    path TEXT,
+    bytes INTEGER NOT NULL,
+    run BLOB,
+    PRIMARY KEY (file, definition)
+) WITHOUT ROWID;
+";
+
 /// In format 1 every version was one state of the files; so its number becomes that of its generation.
 const FROM_1: &str = "
 ALTER TABLE versions ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;

@@ -10,6 +10,7 @@
 mod change;
 mod format;
 mod read;
+mod runs;
 mod schemas;
 mod sync_group;
 mod table_settings;
@@ -31,6 +32,7 @@ use crate::keys::spec::TableSettings;
 use crate::keys::store::KeyStore;
 use crate::keys::write_keys::KeyRule;
 use crate::layout;
+use crate::lookup_index::collector::RunRecord;
 use crate::options::{PartitionIdentity, WriteMode};
 use crate::schema::TableSchema;
 use crate::stats::{DataSummary, WriteSummary};
@@ -57,6 +59,8 @@ pub(crate) struct FileRecord {
     /// Rows of the file's newest deletion vector.
     pub(crate) deleted_rows: u64,
     pub(crate) write_id: Uuid,
+    /// Its runs of indexes, when it is new.
+    pub(crate) runs: Vec<RunRecord>,
 }
 
 /// A deletion vector as the metastore knows it.
@@ -116,6 +120,8 @@ pub(crate) struct Loaded {
     pub(crate) staged_deletes: Vec<StagedDelete>,
     /// Keys that staged writes delete.
     pub(crate) deleted_keys: HashMap<Uuid, KeyStore>,
+    /// Runs of indexes, by data file.
+    pub(crate) runs: Vec<(String, RunRecord)>,
 }
 
 /// Every schema that the table ever had, by id.
@@ -217,6 +223,7 @@ impl Metastore {
             partition_id: id.parse().map_err(|_| damaged(format!("partition id '{id}' is no number")))?,
         };
         if !read_only {
+            connection.execute_batch(format::RUNS).map_err(failed("make the table of indexes"))?;
             // From here on commits share syncs.
             connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed("set it up"))?;
         }

@@ -55,7 +55,8 @@ impl Metastore {
         let staged_deletes = self.staged_deletes()?;
         let deleted_keys = self.deleted_keys(&staged)?;
         let schemas = self.schemas.clone();
-        Ok(Loaded { schemas, versions, files, vectors, staged, staged_deletes, deleted_keys })
+        let runs = self.runs()?;
+        Ok(Loaded { schemas, versions, files, vectors, staged, staged_deletes, deleted_keys, runs })
     }
 
     /// The keys that staged writes delete, checked.
@@ -168,6 +169,7 @@ impl Metastore {
                 sequence: row.get::<_, Option<i64>>(8)?.map(unsigned),
                 deleted_rows: unsigned(row.get(9)?),
                 write_id: Uuid::nil(),
+                runs: Vec::new(),
             };
             Ok((record, row.get(1)?, row.get(4)?, row.get(5)?))
         };

@@ -48,6 +48,7 @@ use vortex_datafusion::VortexSource;
 
 use crate::error::{Error, Result};
 use crate::keyed::lookup;
+use crate::lookup_index::narrow::narrow;
 use crate::pin::PinnedVersion;
 use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
 use crate::schema::TableSchema;
@@ -126,7 +127,9 @@ pub(crate) fn scan_files(
     let stored = stored(&files, &keep);
     let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
     let by_key: Option<u64> = files.iter().map(PinnedFile::selected_rows).sum();
-    let pruning = Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0), stored };
+    let (files, lookup) = narrow(files, &predicates.exact, table)?;
+    let pruning =
+        Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0), stored, lookup };
     // Rows that are missing here would make a wrong answer about the table.
     let partial = pruning.pruned > 0 || files.iter().any(|file| file.selected_rows().is_some());
 

@@ -20,10 +20,11 @@ use futures::{FutureExt, StreamExt, stream};
 use object_store::ObjectStore;
 
 use super::reader::PinnedFile;
+use crate::lookup_index::narrow::LookupFacts;
 use crate::verify::verify_file;
 
 /// How many files the versions have, and how many of them their statistics excluded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pruning {
     pub(crate) total: usize,
     pub(crate) pruned: usize,
@@ -31,6 +32,8 @@ pub(crate) struct Pruning {
     pub(crate) rows_by_key: Option<u64>,
     /// What the files hold.
     pub(crate) stored: Stored,
+    /// What an index did, in tables that have some.
+    pub(crate) lookup: Option<LookupFacts>,
 }
 
 /// What the files of a scan hold, and how much of it was ruled out before anything was read.
@@ -54,6 +57,9 @@ pub(crate) struct Stored {
 /// | `rows_total`, `rows_pruned` | their rows |
 /// | `rows_deleted` | rows of the other files that are deleted, and left out by position |
 /// | `bytes_total`, `bytes_read` | of the other files, and what was read of them: zones and columns that nobody needs are not |
+/// | `lookup_index(a, b)` | scans that the index over `(a, b)` served; `lookup_index_none(reason)` those that none did |
+/// | `candidate_files`, `candidate_rows` | files in which an index found rows that may match, and these rows |
+/// | `uncovered_files` | files that are read in full because the index does not have them yet |
 /// | `file_pieces_skipped` | pieces of files that dynamic filters excluded |
 #[derive(Clone)]
 pub(crate) struct CayenneSource {
@@ -63,7 +69,7 @@ pub(crate) struct CayenneSource {
 
 impl CayenneSource {
     pub(crate) fn new(vortex: Arc<dyn FileSource>, pruning: Pruning) -> Self {
-        let Pruning { total, pruned, stored, .. } = pruning;
+        let Pruning { total, pruned, stored, ref lookup, .. } = pruning;
         let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         for (name, count) in [
             ("files_total", total),
@@ -75,12 +81,28 @@ impl CayenneSource {
         ] {
             MetricBuilder::new(vortex.metrics()).global_counter(name).add(count);
         }
+        if let Some(facts) = lookup {
+            // Metrics are all that comes back from another process: so the name says which index it was.
+            let name = match (&facts.index, facts.reason) {
+                (Some(index), _) => format!("lookup_index{index}"),
+                (None, reason) => format!("lookup_index_none({})", reason.unwrap_or_default()),
+            };
+            MetricBuilder::new(vortex.metrics()).global_counter(name).add(1);
+            let counts = [
+                ("candidate_files", facts.candidate_files),
+                ("candidate_rows", number(facts.candidate_rows)),
+                ("uncovered_files", facts.uncovered_files),
+            ];
+            for (name, count) in counts.into_iter().filter(|_| facts.index.is_some()) {
+                MetricBuilder::new(vortex.metrics()).global_counter(name).add(count);
+            }
+        }
         Self { vortex, pruning }
     }
 
     /// The same facts about a changed source.
     fn around(&self, vortex: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
-        Arc::new(Self { vortex, pruning: self.pruning })
+        Arc::new(Self { vortex, pruning: self.pruning.clone() })
     }
 }
 
@@ -197,12 +219,15 @@ impl FileSource for CayenneSource {
     }
 
     fn fmt_extra(&self, format: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
-        let Pruning { total, pruned, rows_by_key, .. } = self.pruning;
+        let Pruning { total, pruned, rows_by_key, ref lookup, .. } = self.pruning;
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, ", files_total={total}, files_pruned={pruned}")?;
                 if let Some(rows) = rows_by_key {
                     write!(f, ", rows_by_key={rows}")?;
+                }
+                if let Some(lookup) = lookup {
+                    write!(f, "{lookup}")?;
                 }
             }
             DisplayFormatType::TreeRender => writeln!(f, "files_pruned={pruned} of {total}")?,

@@ -17,6 +17,7 @@ mod keyed_crash;
 mod keyed_model;
 mod keyed_rewrites;
 mod keys;
+mod lookup_index;
 mod model;
 mod query;
 mod resources;

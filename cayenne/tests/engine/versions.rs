@@ -94,8 +94,18 @@ async fn a_closed_partition_can_be_opened_although_somebody_holds_it() {
     closed(partition.begin_write(Uuid::new_v4(), WriteMode::Append).await.map(|_| ()));
     closed(partition.pin(None).map(|_| ()));
     closed(partition.collect_garbage(SystemTime::now()).await.map(|_| ()));
-    assert_eq!(again.version(), 1);
-    drop((plan, writer, pin));
+    // Its file has gone with what the new owner found unfinished.
+    assert!(writer.finish().await.is_err());
+    assert_eq!(first_column(&run(plan).await).len(), 100, "what was planned goes on");
+
+    again.publish(staged, 2).await.unwrap();
+    assert_eq!(ids(&again, None).await, (0..200).collect::<Vec<_>>());
+    drop((pin, partition));
+    assert_eq!(data_files(dir.path()).len(), 2);
+    put(&again, WriteMode::Append, &[numbers(200, 300)]).await;
+    drop(again);
+    let last = Partition::open(dir.path(), PartitionOptions::default()).unwrap();
+    assert_eq!(ids(&last, None).await, (0..300).collect::<Vec<_>>());
 }
 
 /// A caller that stops waiting for a batch must not be able to finish without it.

@@ -391,7 +391,10 @@ impl CayenneScanExec {
 }
 
 /// Metrics of the storage engine that say how much of what is stored was read.
-const READING: [&str; 8] = [
+const READING: [&str; 11] = [
+    "candidate_files",
+    "candidate_rows",
+    "uncovered_files",
     "files_total",
     "files_pruned",
     "file_pieces_skipped",
@@ -401,6 +404,8 @@ const READING: [&str; 8] = [
     "bytes_total",
     "bytes_read",
 ];
+/// Begins those that say which secondary index served.
+const LOOKUP: &str = "lookup_index";
 
 /// Takes over what the leaves of the engine's plan say about reading.
 fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
@@ -409,7 +414,8 @@ fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
     }
     if plan.children().is_empty() {
         let leaf = plan.metrics().unwrap_or_default();
-        leaf.iter().filter(|metric| READING.contains(&metric.value().name())).for_each(|m| metrics.push(Arc::clone(m)));
+        let is_shown = |name: &str| READING.contains(&name) || name.starts_with(LOOKUP);
+        leaf.iter().filter(|metric| is_shown(metric.value().name())).for_each(|m| metrics.push(Arc::clone(m)));
     }
 }
 

@@ -34,7 +34,6 @@ pub struct AccelerationSpec {
 
 /// Keys that the format knows and Ancho does not offer yet.
 const NOT_YET: &[&str] = &[
-    "indexes",
     "maintained_aggregates",
     "on_conflict",
     "on_zero_results",
@@ -76,10 +75,14 @@ impl AccelerationSpec {
         check_mode(&mut fields, !partition_by.is_empty(), problems);
         check_refresh_mode(&mut fields, problems);
         check_key_covers_partitions(&fields, &partition_by, &primary_key, problems);
-        let params = match fields.get("params") {
+        let mut params = match fields.get("params") {
             Some((path, value)) => settings::read(&path, value, problems),
             None => BTreeMap::new(),
         };
+        let indexes = read_indexes(&mut fields, problems);
+        if !indexes.is_empty() {
+            params.insert(settings::INDEXES.to_owned(), settings::index_list(&indexes));
+        }
         let snapshots = snapshots::read_options(&mut fields, problems);
         fields.finish(NOT_YET, problems);
         let partition_by = partition_by.into_iter().map(|e| e.sql).collect();
@@ -260,6 +263,37 @@ fn read_primary_key(fields: &mut Fields<'_>, problems: &mut Problems) -> Vec<Str
         }
     }
     columns
+}
+
+/// The columns of each index: a map of columns, several as `(a, b)`, to `enabled` or `unique`.
+fn read_indexes(fields: &mut Fields<'_>, problems: &mut Problems) -> Vec<Vec<String>> {
+    let Some((path, value)) = fields.get("indexes") else { return Vec::new() };
+    let Value::Mapping(map) = value else {
+        problems.add(&path, format!("a map of columns is needed here, not {}: write `region: enabled`", kind(value)));
+        return Vec::new();
+    };
+    let mut indexes: Vec<Vec<String>> = Vec::new();
+    for (key, value) in map {
+        let key = scalar(key).unwrap_or_default();
+        let path = path.key(&key);
+        match value.as_str() {
+            Some("enabled") => {}
+            Some("unique") => tracing::warn!(
+                "{path}: a unique index rejects no row that repeats a value; declare a primary_key if one is to replace the other"
+            ),
+            _ => {
+                problems.add(&path, "write `enabled` or `unique`");
+                continue;
+            }
+        }
+        match settings::parse_indexes(&key) {
+            Ok(parsed) if parsed.len() == 1 && !indexes.contains(&parsed[0]) => indexes.extend(parsed),
+            Ok(parsed) if parsed.len() == 1 => problems.add(&path, "this index is listed twice"),
+            Ok(_) => problems.add(&path, "one index is needed here: write columns of one in parentheses, `(a, b)`"),
+            Err(message) => problems.add(&path, message),
+        }
+    }
+    indexes
 }
 
 /// Rows of one key must meet in one partition, or they cannot replace one another.

@@ -104,6 +104,9 @@ const IN_EFFECT: [&str; 18] = [
 /// The table option that datasets have as a key of their own.
 pub const TIME_COLUMN: &str = "time_column";
 
+/// The table option that lists secondary indexes, which datasets have as a map of their own.
+pub const INDEXES: &str = "indexes";
+
 /// The table options that say where snapshots of the table go; datasets have them as keys of their acceleration.
 pub const SNAPSHOTS_LOCATION: &str = "snapshots_location";
 /// How that place is reached: a JSON object of texts, by the names that datasets have for them.
@@ -172,6 +175,7 @@ pub fn check_table_option(name: &str, value: &str) -> Result<(), String> {
     match name {
         TIME_COLUMN if value.trim().is_empty() => Err("write the name of a column".to_owned()),
         TIME_COLUMN => Ok(()),
+        INDEXES => parse_indexes(value).map(drop),
         // Checked together, see `contradictions` and `snapshot_problem`.
         SNAPSHOTS_LOCATION | SNAPSHOTS_PARAMS => Ok(()),
         known if policy::OPTIONS.contains(&known) => Ok(()),
@@ -203,6 +207,56 @@ pub fn sort_columns(params: &BTreeMap<String, String>) -> Vec<String> {
 #[must_use]
 pub fn cluster_columns(params: &BTreeMap<String, String>) -> Vec<String> {
     columns(params.get("cayenne_cluster_by"))
+}
+
+/// The columns of each secondary index.
+#[must_use]
+pub fn indexes(params: &BTreeMap<String, String>) -> Vec<Vec<String>> {
+    params.get(INDEXES).and_then(|list| parse_indexes(list).ok()).unwrap_or_default()
+}
+
+/// Indexes as the option has them.
+#[must_use]
+pub fn index_list(indexes: &[Vec<String>]) -> String {
+    let entry = |columns: &Vec<String>| match columns.as_slice() {
+        [one] => one.clone(),
+        several => format!("({})", several.join(", ")),
+    };
+    indexes.iter().map(entry).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads a list of indexes: `a, (b, c)`.
+///
+/// # Errors
+/// Says what to write.
+pub fn parse_indexes(list: &str) -> Result<Vec<Vec<String>>, String> {
+    let wrong =
+        || format!("`{list}` is no list of indexes: write columns, several of one index in parentheses: a, (b, c)");
+    let mut indexes: Vec<Vec<String>> = Vec::new();
+    let mut rest = list.trim();
+    while !rest.is_empty() {
+        let (entry, after) = match rest.strip_prefix('(') {
+            Some(inner) => inner.split_once(')').ok_or_else(wrong)?,
+            None => rest.split_at(rest.find(',').unwrap_or(rest.len())),
+        };
+        let columns: Vec<String> = entry.split(',').map(|name| name.trim().to_owned()).collect();
+        if columns.iter().any(|name| name.is_empty() || name.contains(['(', ')'])) {
+            return Err(wrong());
+        }
+        if let Some(twice) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name)) {
+            return Err(format!("an index names the column `{}` twice: name it once", twice.1));
+        }
+        if indexes.contains(&columns) {
+            return Err(format!("the index over `{}` is listed twice: remove one of them", columns.join(", ")));
+        }
+        indexes.push(columns);
+        rest = match after.trim_start().strip_prefix(',') {
+            Some(more) if !more.trim().is_empty() => more.trim_start(),
+            None if after.trim().is_empty() => "",
+            _ => return Err(wrong()),
+        };
+    }
+    if indexes.is_empty() { Err(wrong()) } else { Ok(indexes) }
 }
 
 fn columns(list: Option<&String>) -> Vec<String> {
@@ -270,6 +324,9 @@ fn unknown(key: &str) -> String {
     }
     if key == TIME_COLUMN {
         return "it belongs to the dataset itself: write it beside `name`".to_owned();
+    }
+    if key == INDEXES {
+        return "it belongs to the acceleration itself: write it beside `params`".to_owned();
     }
     match nearest(key, RULES.iter().map(|(name, _)| *name)) {
         Some(near) => format!("unknown parameter; did you mean `{near}`?"),

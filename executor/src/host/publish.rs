@@ -7,7 +7,7 @@ use ancho_common::{
     error::{Error, Result},
     ids::{PartitionId, WriteId},
 };
-use cayenne::{Partition, RowOrder, Tuning};
+use cayenne::{Partition, Published, RowOrder, Tuning};
 use tracing::{info, warn};
 
 use crate::ingest::effect::Effect;
@@ -74,13 +74,15 @@ impl PartitionHost {
                 advance(slot, &partition, version, write.map(|id| (version, id))).await
             };
             match advanced {
-                Ok(0) => self.renew_report(),
-                Ok(_) => {
+                Ok(None) => self.renew_report(),
+                Ok(Some(newest)) => {
                     self.note_written(&partition);
                     if partition.version() == slot.committed() {
                         slot.caught_up();
                     }
                     self.announce();
+                    // Without the lock: other versions that come meanwhile become durable together.
+                    durable(newest).await?;
                 }
                 Err(error) => {
                     self.renew_report();
@@ -103,27 +105,32 @@ impl PartitionHost {
     }
 }
 
-/// Publishes what is staged and known to be committed, up to and including `target`. Answers how many versions were
-/// made. To be called with the slot's work lock held.
+/// Publishes what is staged and known to be committed, up to and including `target`. Answers the newest version that was
+/// made, to be waited for until it is durable. To be called with the slot's work lock held.
 pub(super) async fn advance(
     slot: &Slot,
     partition: &Partition,
     target: u64,
     named: Option<(u64, WriteId)>,
-) -> Result<u64> {
-    let mut made = 0;
+) -> Result<Option<Published>> {
+    let mut newest = None;
     while let Some((next, write)) = slot.next_version(partition, target, named) {
         if let Some(change) = slot.change_of(write) {
             // Nobody stages a change of columns: its owners make it when they come to it.
             let altered = alter(partition, write, &change).await;
             altered.map_err(|e| from_storage(&format!("changing columns for version {next}"), e))?;
         }
-        partition.publish(write.0, next).await.map_err(|e| from_storage(&format!("publishing version {next}"), e))?;
+        let published = partition.publish_soon(write.0, next).await;
+        newest = Some(published.map_err(|e| from_storage(&format!("publishing version {next}"), e))?);
         slot.published(next, write);
         info!(place = %slot.place(), version = next, write = %write, "published");
-        made += 1;
     }
-    Ok(made)
+    Ok(newest)
+}
+
+/// Waits until a version that was made is durable, and all before it.
+pub(super) async fn durable(newest: Published) -> Result<()> {
+    newest.durable().await.map_err(|e| from_storage("syncing a version", e))
 }
 
 async fn alter(partition: &Partition, write: WriteId, change: &ColumnChange) -> cayenne::Result<()> {

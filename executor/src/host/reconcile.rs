@@ -103,8 +103,9 @@ impl PartitionHost {
             partition.retire();
             partition = self.create(slot, &assignment).await?;
         }
-        if publish::advance(slot, &partition, slot.committed(), None).await? > 0 {
+        if let Some(newest) = publish::advance(slot, &partition, slot.committed(), None).await? {
             self.note_written(&partition);
+            publish::durable(newest).await?;
         }
         // After the changes of columns, whose names the parameters may use.
         self.tend(&partition, &assignment, shares);

@@ -27,7 +27,7 @@ pub(crate) fn from_storage(doing: &str, error: cayenne::Error) -> Error {
         | E::FilesChanged { .. } => ErrorKind::Conflict,
         E::NoVersionAt { .. } => ErrorKind::NotFound,
         // Nothing of a broken write becomes visible: it can be started again.
-        E::InUse { .. } | E::WriterBroken { .. } | E::CopyFailed { .. } => ErrorKind::Unavailable,
+        E::InUse { .. } | E::Closed { .. } | E::WriterBroken { .. } | E::CopyFailed { .. } => ErrorKind::Unavailable,
         E::DataFusion(_) => {
             let E::DataFusion(inner) = error else { return Error::internal(doing) };
             return Error::from(inner).context(doing);

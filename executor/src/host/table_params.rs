@@ -2,7 +2,7 @@
 //! cannot be read here was written by another release.
 use std::{collections::BTreeMap, time::Duration};
 
-use ancho_common::spec::settings::{TIME_COLUMN, cluster_columns, sort_columns};
+use ancho_common::spec::settings::{TIME_COLUMN, cluster_columns, indexes, sort_columns};
 use cayenne::{
     CompactionOptions, Compression, ConflictDetection, DeletionMode, PartitionOptions, RowOrder, TableSettings, Tuning,
     WriteOptions,
@@ -21,6 +21,8 @@ pub struct TableTuning {
     pub compaction: CompactionOptions,
     /// In which order.
     pub row_order: RowOrder,
+    /// Columns of each secondary index.
+    pub indexes: Vec<Vec<String>>,
 }
 
 impl TableTuning {
@@ -33,6 +35,7 @@ impl TableTuning {
             key_memory_bytes: self.key_memory_bytes.map_or(key_share, own_share),
             compaction: self.compaction.clone(),
             row_order: self.row_order.clone(),
+            indexes: self.indexes.clone(),
         }
     }
 }
@@ -106,6 +109,7 @@ pub(super) fn tuning(params: &Params) -> Result<TableTuning, String> {
             (false, _) => RowOrder::Sorted(sorted),
             (true, false) => RowOrder::Clustered(clustered),
         },
+        indexes: indexes(params),
     })
 }
 
@@ -174,6 +178,7 @@ mod tests {
             ("cayenne_target_file_size_mb", "64"),
             ("cayenne_pk_keyset_cache_mb", "0"),
             ("sort_columns", "b, a"),
+            ("indexes", "a, (b, c)"),
         ]);
         let tuning = tuning(&params).unwrap();
         let compaction = &tuning.compaction;
@@ -182,6 +187,7 @@ mod tests {
         assert_eq!((compaction.max_levels, compaction.max_files_per_pick), (2, 9));
         assert_eq!(compaction.compression, Compression::Zstd);
         assert_eq!(tuning.row_order, RowOrder::Sorted(vec!["b".into(), "a".into()]));
+        assert_eq!(tuning.indexes, [vec!["a".to_owned()], vec!["b".to_owned(), "c".to_owned()]]);
         let tuned = tuning.for_partition(&PartitionOptions::default(), 4, 7);
         assert_eq!((tuned.target_file_bytes, tuned.key_memory_bytes), (64 << 20, (1 << 20) / 4));
         let clustered = super::tuning(&of(&[("cayenne_cluster_by", "x,y")])).unwrap();

@@ -45,6 +45,9 @@ impl PartitionHost {
         }
         if let Some(runner) = self.compaction.read().as_ref() {
             runner.add(partition);
+            if partition.lacks_indexes().unwrap_or(false) {
+                runner.written(partition);
+            }
         }
     }
 
@@ -85,6 +88,15 @@ impl PartitionHost {
     /// Bytes that compaction holds now.
     pub(crate) fn compaction_bytes(&self) -> usize {
         self.compaction.read().as_ref().map_or(0, |runner| runner.resources().memory_pool().reserved())
+    }
+
+    /// Bytes of secondary indexes in memory.
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.all_slots()
+            .iter()
+            .filter_map(|slot| slot.partition().ok())
+            .map(|partition| partition.index_bytes().0)
+            .sum()
     }
 
     /// Ends compaction: passes under way are broken off, and leave nothing behind.

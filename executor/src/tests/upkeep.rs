@@ -238,6 +238,9 @@ fn both_sides_allow_the_same_changes_and_layouts() {
         let partition =
             cayenne::Partition::create(&dir.path().join(number.to_string()), identity, Arc::clone(&schema), options)
                 .unwrap();
+        let indexes = vec![vec!["c".to_owned()]];
+        let indexed = partition.tune(cayenne::Tuning { indexes, ..partition.tuning().as_ref().clone() }).is_ok();
+        assert_eq!(storable::is_index_type(from), indexed, "an index over {from}");
         for to in &types {
             let change = cayenne::SchemaChange::Widen { path: vec!["c".into()], to: to.clone() };
             let engine = partition.check_alter(&change).is_ok();

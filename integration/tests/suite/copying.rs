@@ -89,6 +89,86 @@ fn what_goes_out_comes_back() {
     });
 }
 
+/// Every type that a table can have and CSV can hold, with two values that are odd.
+const TYPES: [(&str, &str, &str); 17] = [
+    ("boolean", "true", "false"),
+    ("tinyint", "-128", "127"),
+    ("smallint", "-32768", "0"),
+    ("int", "-2147483648", "1"),
+    ("bigint", "-9223372036854775808", "9223372036854775807"),
+    ("bigint unsigned", "18446744073709551615", "0"),
+    ("real", "0.1", "-3.4e38"),
+    ("double", "0.1", "1e-300"),
+    ("double", "'NaN'", "'-inf'"),
+    ("decimal(38, 10)", "'-1234567890123456789012345678.0123456789'", "0"),
+    ("decimal(5, 2)", "'-0.05'", "'999.99'"),
+    ("date", "'1969-12-31'", "'2024-02-29'"),
+    ("time", "'23:59:59.999999999'", "'00:00:00'"),
+    ("timestamp", "'1969-12-31T23:59:59.999999999'", "'2024-02-29T00:00:00'"),
+    ("timestamp with time zone", "'2024-02-29T12:34:56.789Z'", "'1970-01-01T00:00:00Z'"),
+    ("bytea", "X'00ff'", "X''"),
+    ("varchar", "''", "'NULL'"),
+];
+
+#[test]
+fn null_and_the_empty_text_of_every_type_come_back() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        let folder = cluster.dir().join("files");
+        fs::create_dir(&folder)?;
+        let columns: Vec<String> = TYPES.iter().enumerate().map(|(i, (name, ..))| format!("c{i} {name}")).collect();
+        let columns = format!("(k BIGINT, {}, s VARCHAR)", columns.join(", "));
+        client.update(&format!("CREATE TABLE t {columns} PARTITION BY (bucket(3, k))")).await?;
+        let row = |k: usize, value: &dyn Fn(usize) -> String, s: &str| {
+            let values: Vec<String> = (0..TYPES.len()).map(value).collect();
+            format!("({k}, {}, {s})", values.join(", "))
+        };
+        let cast = |i: usize, value: &str| format!("CAST({value} AS {})", TYPES[i].0);
+        let rows = [
+            row(0, &|_| "NULL".to_owned(), "NULL"),
+            row(1, &|i| cast(i, TYPES[i].1), "''"),
+            row(2, &|i| cast(i, TYPES[i].2), "'\"'"),
+            row(3, &|i| if i % 2 == 0 { "NULL".to_owned() } else { cast(i, TYPES[i].1) }, "'a,b|c#d\\e'"),
+            row(4, &|i| if i % 2 == 1 { "NULL".to_owned() } else { cast(i, TYPES[i].2) }, "'#not a comment'"),
+        ];
+        client.update(&format!("INSERT INTO t VALUES {}", rows.join(", "))).await?;
+        let dialects = [
+            "",
+            " (header false)",
+            " (delimiter '|', quote '''', escape '\\')",
+            " (comment '#', delimiter ';', header false)",
+        ];
+        for (number, options) in dialects.iter().enumerate() {
+            let file = folder.join(format!("{number}.csv"));
+            let place = format!("file://{}", file.display());
+            ensure!(client.update(&format!("COPY t TO '{place}'{options}")).await? == 5, "{options}");
+            client.update(&format!("CREATE TABLE back {columns} PARTITION BY (bucket(2, k))")).await?;
+            ensure!(client.update(&format!("COPY back FROM '{place}'{options}")).await? == 5, "{options}");
+            for (one, other) in [("t", "back"), ("back", "t")] {
+                let differ = client.query(&format!("SELECT * FROM {one} EXCEPT SELECT * FROM {other}")).await?;
+                ensure!(differ.rows() == 0, "{options}: {differ:?}\n{}", fs::read_to_string(&file)?);
+            }
+            client.update("DROP TABLE back").await?;
+        }
+        // Rows of nothing but NULL, also where NULL is all that a column can be.
+        let one = format!("file://{}", folder.join("one.csv").display());
+        ensure!(client.update(&format!("COPY (SELECT s FROM t WHERE k < 3 ORDER BY k) TO '{one}'")).await? == 3);
+        ensure!(fs::read_to_string(folder.join("one.csv"))?.lines().filter(|line| line.is_empty()).count() == 1);
+        client.update("CREATE TABLE one (s VARCHAR)").await?;
+        ensure!(client.update(&format!("COPY one FROM '{one}'")).await? == 3);
+        ensure!(count(&client, "one WHERE s IS NULL").await? == 1);
+        ensure!(count(&client, "one WHERE s = ''").await? == 1);
+        let nothing = format!("file://{}", folder.join("nothing.csv").display());
+        client.update(&format!("COPY (SELECT k, NULL AS n, 1 AS o FROM t WHERE k = 0) TO '{nothing}'")).await?;
+        ensure!(fs::read_to_string(folder.join("nothing.csv"))? == "k,n,o\n0,,1\n");
+        let list = format!("COPY (SELECT make_array(1) AS list FROM t) TO '{nothing}2' (format csv)");
+        refused(client.update(&list).await, ErrorKind::Unsupported, "column list")?;
+        cluster.stop().await
+    });
+}
+
 #[test]
 fn files_are_read_as_the_table_says() {
     run(async {

@@ -12,6 +12,7 @@
 //! * `abandoned` – statements whose client is gone, or whose time is over
 //! * `crash_matrix` – an executor that dies, or whose disk is full, exactly at each durable step
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
+//! * `without_majority` – what a scheduler that reaches no majority shows
 //! * `mistakes` – what users get for statements that are wrong
 //! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
@@ -35,3 +36,4 @@ mod scaling;
 mod snapshots;
 mod tidy;
 mod transactions;
+mod without_majority;

@@ -54,6 +54,7 @@ enum Operation {
     },
     ChangeType(ColumnDef),
     SetOptions(Vec<SqlOption>),
+    AddIndex(Vec<String>),
 }
 
 impl AlterTable {
@@ -75,6 +76,42 @@ impl AlterTable {
             )
         })?;
         Ok(Self { name, if_exists, operation })
+    }
+
+    /// Sorts out what is offered of `CREATE INDEX ON t (a, b)`.
+    ///
+    /// # Errors
+    /// `Unsupported`, saying what is offered instead.
+    pub fn create_index(index: ast::CreateIndex) -> Result<Self> {
+        let offered = "CREATE INDEX ON t (a, b) is offered: an index is over columns, finds exact values, and goes \
+                       by its columns; ALTER TABLE t SET (indexes = 'a, (b, c)') sets them all";
+        let refused = |what: &str| Err(Error::unsupported(format!("{what}; {offered}")));
+        if index.name.is_some() {
+            return refused("indexes have no names");
+        }
+        let plain =
+            index.using.is_none() && index.include.is_empty() && index.predicate.is_none() && index.with.is_empty();
+        if index.unique {
+            return refused("an index rejects no row that repeats a value; declare a PRIMARY KEY for that");
+        }
+        let options = index.index_options.is_empty() && index.alter_options.is_empty();
+        if !plain || !options || index.nulls_distinct.is_some() || index.concurrently {
+            return refused("this form of CREATE INDEX is not offered");
+        }
+        let column = |column: &ast::IndexColumn| match &column.column.expr {
+            ast::Expr::Identifier(name)
+                if column.operator_class.is_none()
+                    && column.column.options == ast::OrderByOptions::default()
+                    && column.column.with_fill.is_none() =>
+            {
+                Some(folded(name))
+            }
+            _ => None,
+        };
+        let Some(columns) = index.columns.iter().map(column).collect::<Option<Vec<_>>>() else {
+            return refused("an index is over columns, without an order");
+        };
+        Ok(Self { name: index.table_name, if_exists: false, operation: Operation::AddIndex(columns) })
     }
 
     /// Carries it out, again if the columns of the table are changed meanwhile.
@@ -109,6 +146,7 @@ impl AlterTable {
         let change = match &self.operation {
             Operation::RenameTable(_) => return Err(Error::internal("a renaming of a table is no change of columns")),
             Operation::SetOptions(options) => return set_options(table, options),
+            Operation::AddIndex(columns) => return add_index(table, columns),
             Operation::AddColumn { column, if_not_exists } => {
                 check_options(column)?;
                 let column = planned(session, column).await?;
@@ -230,6 +268,26 @@ fn set_options(table: &Table, options: &[SqlOption]) -> Result<Option<Command>> 
     adjusted(table, params, None)
 }
 
+fn add_index(table: &Table, columns: &[String]) -> Result<Option<Command>> {
+    if table.dataset.is_some() {
+        return Err(Error::unsupported(format!(
+            "the indexes of table {} are those of its spec; apply that",
+            table.name
+        )));
+    }
+    let mut indexes = settings::indexes(&table.params);
+    if indexes.iter().any(|known| known == columns) {
+        let text = format!("table {} has an index over ({}) already", table.name, columns.join(", "));
+        return Err(Error::already_exists(text));
+    }
+    indexes.push(columns.to_vec());
+    let mut params = table.params.clone();
+    let list = settings::index_list(&indexes);
+    settings::check_table_option(settings::INDEXES, &list).map_err(Error::invalid)?;
+    params.insert(settings::INDEXES.to_owned(), list);
+    adjusted(table, params, None)
+}
+
 /// The command that gives a table other parameters, where they may change and are others.
 ///
 /// # Errors
@@ -272,6 +330,8 @@ mod tests {
             "alter table t alter column a type bigint",
             "alter table t alter column a set data type bigint",
             "alter table t set (sort_columns = 'a', cayenne_compaction_max_levels = 2)",
+            "create index on t (a)",
+            "create index on t (a, \"B\")",
         ] {
             assert!(matches!(Statement::parse(sql), Ok(Statement::AlterTable(_))), "{sql}");
         }
@@ -282,6 +342,12 @@ mod tests {
             "alter table t alter column a set not null",
             "alter table t add constraint k primary key (a)",
             "alter table t add column c int first",
+            "create index i on t (a)",
+            "create index if not exists i on t (a)",
+            "create unique index on t (a)",
+            "create index on t (a desc)",
+            "create index on t (a + 1)",
+            "create index on t using hash (a)",
         ] {
             assert!(Statement::parse(sql).is_err(), "{sql}");
         }

@@ -167,10 +167,32 @@ impl Writer {
         caller: &Caller,
         own: &StagedWrites,
     ) -> PlanResult<Option<OwnWrite>> {
-        let target = target_within(state, table, kind)?;
+        let target = self.target_within(state, table, kind)?;
         let staged = Staged::new(self, &target);
         let sent = self.send(attempt, input, &target, caller).await?;
         Ok(self.end_within(target, sent, (table, own), caller, staged).await?)
+    }
+
+    /// A new write of a table inside a transaction, as its snapshot has it.
+    fn target_within(&self, state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Arc<WriteTarget>> {
+        if table.load.is_some() {
+            return Err(still_loading(table));
+        }
+        if kind.overwrites() || kind.fills() {
+            return Err(Error::unsupported(
+                "INSERT OVERWRITE is not offered inside a transaction; DELETE and INSERT are",
+            ));
+        }
+        // Rows of the snapshot's columns could not be committed any more, and their owners would refuse them.
+        let since = match self.node.state().tables.get(&table.id) {
+            Some(now) if now.schema_version == table.schema_version => return target(state, table, kind),
+            Some(_) => "its columns were changed",
+            None => "it was dropped",
+        };
+        Err(Error::conflict(format!(
+            "table {}: {since} after the transaction began; nothing of the transaction can be applied, begin a new one",
+            table.name
+        )))
     }
 
     /// Stages the rows of a plan; what was sent where.
@@ -227,7 +249,7 @@ impl Writer {
         caller: &Caller,
         own: &StagedWrites,
     ) -> Result<Option<OwnWrite>> {
-        let target = target_within(state, table, WriteKind::Append)?;
+        let target = self.target_within(state, table, WriteKind::Append)?;
         let staged = Staged::new(self, &target);
         let sent = self.route(rows, &target, caller).await?;
         self.end_within(target, sent, (table, own), caller, staged).await
@@ -674,17 +696,6 @@ fn target_with(table: &Table, kind: WriteKind<'_>, routes: Vec<Route>) -> WriteT
         overwrite: kind.overwrites(),
         routes,
     }
-}
-
-/// A new write of a table inside a transaction.
-fn target_within(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Arc<WriteTarget>> {
-    if table.load.is_some() {
-        return Err(still_loading(table));
-    }
-    if kind.overwrites() || kind.fills() {
-        return Err(Error::unsupported("INSERT OVERWRITE is not offered inside a transaction; DELETE and INSERT are"));
-    }
-    target(state, table, kind)
 }
 
 /// Owners of all partitions of a table; a write needs every one of them.

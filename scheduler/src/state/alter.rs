@@ -6,7 +6,7 @@ use ancho_common::{
     alter::ColumnChange,
     error::Error,
     ids::{TableId, WriteId},
-    spec::settings::{TIME_COLUMN, cluster_columns, is_of_snapshots, sort_columns},
+    spec::settings::{INDEXES, TIME_COLUMN, cluster_columns, index_list, indexes, is_of_snapshots, sort_columns},
     storable::is_cluster_type,
 };
 use arrow::datatypes::SchemaRef;
@@ -34,7 +34,7 @@ pub struct Alteration {
 }
 
 /// Parameters that say how rows are laid down and looked after, not what they are: they may change while a table is there.
-const CHANGEABLE: [&str; 12] = [
+const CHANGEABLE: [&str; 13] = [
     "cayenne_cluster_by",
     "cayenne_compaction_background_interval_ms",
     "cayenne_compaction_max_files_per_pick",
@@ -46,6 +46,7 @@ const CHANGEABLE: [&str; 12] = [
     "cayenne_pk_keyset_cache_mb",
     "cayenne_sort_columns",
     "cayenne_target_file_size_mb",
+    INDEXES,
     "sort_columns",
 ];
 
@@ -87,6 +88,9 @@ impl Table {
                 if let Some((list, _)) = lists.iter().find(|(_, columns)| columns.iter().any(|column| column == name)) {
                     return refused(format!("rows are laid down by column {name} ({list}); change that first"));
                 }
+                if indexed(self, name) {
+                    return refused(format!("column {name} is in an index (indexes); change that first"));
+                }
             }
             ColumnChange::Widen { column } => {
                 let clustered = cluster_columns(&self.params).iter().any(|clustered| clustered == name);
@@ -97,6 +101,11 @@ impl Table {
             ColumnChange::Rename { to, .. } if to.is_empty() => return refused("a column's name is empty".into()),
             ColumnChange::Rename { to, .. } if to.contains(',') && lays_down(self, name) => {
                 return refused(format!("rows are laid down by column {name}, whose name cannot have a comma"));
+            }
+            ColumnChange::Rename { to, .. } if to.contains([',', '(', ')']) && indexed(self, name) => {
+                return refused(format!(
+                    "column {name} is in an index, and its name cannot have a comma or parentheses"
+                ));
             }
             ColumnChange::Add { .. } | ColumnChange::Rename { .. } => {}
         }
@@ -118,7 +127,16 @@ impl Table {
                 *list = renamed.collect::<Vec<_>>().join(",");
             }
         }
+        let mut indexes = indexes(&self.params);
+        if !indexes.is_empty() {
+            indexes.iter_mut().flatten().filter(|column| *column == name).for_each(|column| to.clone_into(column));
+            self.params.insert(INDEXES.to_owned(), index_list(&indexes));
+        }
     }
+}
+
+fn indexed(table: &Table, name: &str) -> bool {
+    indexes(&table.params).iter().flatten().any(|column| column == name)
 }
 
 fn lays_down(table: &Table, name: &str) -> bool {

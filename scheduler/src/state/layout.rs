@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use ancho_common::{
     error::Error,
     spec::settings,
-    storable::{MAX_CLUSTER_COLUMNS, is_cluster_type, is_sort_type},
+    storable::{MAX_CLUSTER_COLUMNS, MAX_INDEX_COLUMNS, is_cluster_type, is_index_type, is_sort_type},
 };
 use arrow::datatypes::{DataType, Schema};
 
 use super::cluster::TableName;
 
-/// Whether the columns that parameters lay rows down by exist and have an order.
+/// Whether the columns that parameters lay rows down by exist and have an order, and those of indexes exact values.
 ///
 /// # Errors
 /// `Invalid`, naming parameter and column.
@@ -32,6 +32,23 @@ pub fn check_layout(table: &TableName, schema: &Schema, params: &BTreeMap<String
                     "table {table}: {option} names column {column:?} twice; name it once"
                 )));
             }
+        }
+    }
+    for columns in settings::indexes(params) {
+        if columns.len() > MAX_INDEX_COLUMNS {
+            return Err(Error::invalid(format!(
+                "table {table}: an index has {} columns; at most {MAX_INDEX_COLUMNS} are possible",
+                columns.len()
+            )));
+        }
+        for column in &columns {
+            check_option_column(
+                table,
+                schema,
+                (settings::INDEXES, column),
+                is_index_type,
+                "name columns with single values",
+            )?;
         }
     }
     Ok(())

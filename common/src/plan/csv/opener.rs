@@ -71,7 +71,7 @@ impl WholeFileOpener {
         let is_text =
             |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
         let texts = self.schema().fields().iter().map(|field| is_text(field.data_type())).collect();
-        (!self.source.quoted_is_null).then(|| Marker::new(dialect, texts))
+        (!self.source.quoted_is_null).then(|| Marker::new(dialect, texts, csv.has_header()))
     }
 }
 

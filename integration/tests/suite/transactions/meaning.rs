@@ -177,6 +177,34 @@ fn the_first_to_commit_wins() {
 }
 
 #[test]
+fn a_change_of_columns_ends_one_that_writes_to_the_table_at_once() {
+    run(async {
+        let _turn = turns::shared().await?;
+        // Whoever waits for the columns to come back waits longer than the test.
+        let cluster = ClusterBuilder::default().executors(2).partition_wait(Duration::from_secs(3600)).start().await?;
+        let client = cluster.client()?;
+        client.update("CREATE TABLE t (k BIGINT, v BIGINT) PARTITION BY (bucket(3, k))").await?;
+        client.update("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)").await?;
+        let (reader, begun) = (client.begin().await?, client.begin().await?);
+        ensure!(number(&reader, "SELECT sum(v) FROM t").await? == 6);
+        client.update("ALTER TABLE t ADD COLUMN w BIGINT").await?;
+        // What one only reads stays as it was; one that begins with the new columns has them.
+        ensure!(number(&reader, "SELECT sum(v) FROM t").await? == 6);
+        ensure!(begun.update("UPDATE t SET w = v WHERE k = 1").await? == 1);
+        begun.commit().await?;
+        ensure!(number(&client, "SELECT sum(w) FROM t").await? == 1);
+        let limit = Duration::from_secs(120);
+        refused(
+            tokio::time::timeout(limit, reader.update("DELETE FROM t WHERE k = 1")).await?,
+            ErrorKind::Conflict,
+            "table t: its columns were changed",
+        )?;
+        ensure!(number(&client, "SELECT sum(v) FROM t").await? == 6);
+        cluster.stop().await
+    });
+}
+
+#[test]
 fn rows_that_a_client_sends_are_a_part_of_it() {
     run(async {
         let _turn = turns::shared().await?;

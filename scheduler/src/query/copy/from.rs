@@ -5,10 +5,11 @@ use ancho_common::{
     error::{Error, Result},
     spec::source::FileFormat,
 };
-use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::{
     datasource::provider_as_source,
-    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit},
+    functions::encoding::expr_fn::decode,
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit},
     prelude::ident,
     scalar::ScalarValue,
 };
@@ -80,7 +81,7 @@ async fn rows(attempt: &Attempt, copy: &Copy, table: &Table, columns: &[String])
     }
     let values = schema.fields().iter().map(|field| {
         let value = match given.index_of(field.name()) {
-            Ok(_) => ident(field.name()),
+            Ok(index) => value(ident(field.name()), given.field(index).data_type(), field.data_type()),
             Err(_) if field.is_nullable() => lit(ScalarValue::try_from(field.data_type())?),
             Err(_) => {
                 let text = format!("column {} of table {} needs a value and is missing", field.name(), table.name);
@@ -110,9 +111,29 @@ fn declared(found: SchemaRef, copy: &Copy, table: &Table, named: &[String]) -> R
     let fields = found.fields().iter().enumerate().map(|(index, field)| {
         let name = if csv.has_header { field.name() } else { &named[index] };
         match types.get(name.as_str()) {
-            Some(column) => Arc::new(Field::new(name, column.data_type().clone(), true)),
+            Some(column) => Arc::new(Field::new(name, read_as(column.data_type()), true)),
             None => Arc::clone(field),
         }
     });
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+}
+
+/// The type in which the reader of CSV gives values of a type. Bytes are hexadecimal digits there.
+fn read_as(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DataType::Utf8,
+        DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Dictionary(_, values) => read_as(values),
+        other => other.clone(),
+    }
+}
+
+/// A value of a file in the type of the table's column.
+fn value(given: Expr, from: &DataType, to: &DataType) -> Expr {
+    let plain = match to {
+        DataType::Dictionary(_, values) => values.as_ref(),
+        other => other,
+    };
+    let value = if from.is_string() && plain.is_binary() { decode(given, lit("hex")) } else { given };
+    if from == to { value } else { cast(value, to.clone()) }
 }

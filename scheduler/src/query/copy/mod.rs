@@ -3,6 +3,7 @@
 //! Rows come from files as they do for a dataset: the tasks that read them run on the executors, and a local path is one on
 //! every machine. They are written as one `INSERT`. Rows that go to a file are written by the scheduler that runs the
 //! statement; the file is there when it is whole, and takes no other one's place.
+mod csv_lines;
 mod from;
 mod to;
 

@@ -5,7 +5,7 @@ use ancho_common::{
     error::{Error, Result},
     spec::source::{CsvOptions, FileFormat, Location},
 };
-use arrow::{csv, datatypes::SchemaRef, record_batch::RecordBatch};
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use datafusion::{
     catalog::Session,
     datasource::listing::ListingTableUrl,
@@ -20,7 +20,7 @@ use futures::StreamExt;
 use object_store::{ObjectStore, ObjectStoreExt, buffered::BufWriter, path::Path};
 use tokio::io::AsyncWriteExt;
 
-use super::{Copy, What};
+use super::{Copy, What, csv_lines::CsvLines};
 use crate::{
     frontend::caller::Caller,
     query::{
@@ -175,18 +175,11 @@ fn in_columns(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 fn lines(batch: &RecordBatch, options: &CsvOptions, header: bool) -> Result<Vec<u8>> {
-    let byte = |c: char| u8::try_from(c).unwrap_or(b',');
+    let lines = CsvLines::new(options);
     let mut text = Vec::new();
-    let mut builder = csv::WriterBuilder::new()
-        .with_header(header)
-        .with_delimiter(byte(options.delimiter))
-        .with_quote(byte(options.quote));
-    if let Some(escape) = options.escape {
-        builder = builder.with_escape(byte(escape)).with_double_quote(false);
+    if header {
+        lines.header(batch, &mut text);
     }
-    let mut writer = builder.build(&mut text);
-    let written = writer.write(batch);
-    drop(writer);
-    written.map_err(|e| Error::unsupported(format!("these columns cannot be written as CSV: {e}")))?;
+    lines.rows(batch, &mut text)?;
     Ok(text)
 }
