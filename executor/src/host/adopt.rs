@@ -95,7 +95,10 @@ impl PartitionHost {
     /// held.
     pub(super) async fn hold_on(&self, slot: &Slot) -> Result<()> {
         let partition = slot.partition()?;
-        publish::advance(slot, &partition, slot.committed(), None).await.map_err(|e| e.context(&slot.place()))?;
+        let made = publish::advance(slot, &partition, slot.committed(), None).await;
+        if let Some(newest) = made.map_err(|e| e.context(&slot.place()))? {
+            publish::durable(newest).await.map_err(|e| e.context(&slot.place()))?;
+        }
         self.leave_alone(&partition).await;
         Ok(())
     }
