@@ -20,6 +20,7 @@ mod keys;
 mod lookup_index;
 mod model;
 mod query;
+mod replicas;
 mod resources;
 mod roundtrip;
 mod small_writes;
