@@ -12,7 +12,10 @@ use arrow_flight::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use tonic::transport::{Channel, Endpoint};
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
 
 use crate::cluster_status::ClusterStatus;
 
@@ -277,8 +280,14 @@ async fn answers(url: &str, client: &mut FlightServiceClient<Channel>) -> Result
              overloaded?"
         ))
     };
-    match tokio::time::timeout(ANSWER_TIMEOUT, client.list_actions(Empty {})).await {
+    // A server of another kind shows itself with the first message, not with the start of its answer.
+    let first = async { client.list_actions(Empty {}).await?.into_inner().message().await };
+    match tokio::time::timeout(ANSWER_TIMEOUT, first).await {
         Ok(Ok(_)) => Ok(()),
+        Ok(Err(status)) if is_no_flight(&status) => Err(Error::invalid(format!(
+            "{url} is not a scheduler's Flight SQL address: another service listens on this port. Use the `grpc://` address that \
+             `ancho up` prints, or the scheduler's `--flight-port` (50051 unless told otherwise)"
+        ))),
         Ok(Err(status)) => match Error::from(status) {
             error if error.kind == ErrorKind::Unavailable => Err(silent(&error.message)),
             // Any answer is one, also that of a server that offers no such list.
@@ -286,6 +295,14 @@ async fn answers(url: &str, client: &mut FlightServiceClient<Channel>) -> Result
         },
         Err(_) => Err(silent(&format!("nothing in {} s", ANSWER_TIMEOUT.as_secs()))),
     }
+}
+
+/// Whether an answer comes from something else than Flight: from a server that speaks HTTP only, or one of other gRPC services, which
+/// gives no reason. A Flight server without the list of actions gives one.
+fn is_no_flight(status: &Status) -> bool {
+    let text = status.message();
+    let unframed = ["grpc-status header missing", "invalid compression flag"];
+    (status.code() == Code::Unimplemented && text.is_empty()) || unframed.iter().any(|sign| text.contains(sign))
 }
 
 fn http_form(url: &str) -> Result<String> {

@@ -1,4 +1,6 @@
 //! The binary from the outside: exit codes, what it prints, and clusters of real processes.
+mod terminal;
+
 use std::{
     fs,
     io::Write,
@@ -113,6 +115,9 @@ fn statements_run_in_every_form_and_stop_at_the_first_error() {
     assert_eq!(cluster.sql("csv", "select k, v from t order by k"), "k,v\n1,a;b\n2,\n3,\"\"\n");
     assert_eq!(cluster.sql("json", "select v from t where k < 3 order by k"), "{\"v\":\"a;b\"}\n{\"v\":null}\n");
     assert!(cluster.sql("table", "select v from t order by k").contains("NULL"));
+    let nothing = "select null as n, cast(null as text) as t, cast(null as int) as i, '' as e";
+    assert_eq!(cluster.sql("csv", nothing), "n,t,i,e\n,,,\"\"\n");
+    assert_eq!(cluster.sql("json", nothing), "{\"n\":null,\"t\":null,\"i\":null,\"e\":\"\"}\n");
 
     let wide = cluster.sql("csv", "select repeat('x', 6000000) as x");
     assert_eq!(wide.len(), 6_000_003, "a row larger than what clients take unless told otherwise");
@@ -136,6 +141,47 @@ fn statements_run_in_every_form_and_stop_at_the_first_error() {
     piped.stdin.take().expect("a pipe").write_all(b"select sum(k) as s from t").expect("written");
     let output = piped.wait_with_output().expect("it ends");
     assert_eq!((output.status.success(), text(&output.stdout).as_str()), (true, "s\n6\n"));
+}
+
+#[test]
+fn a_port_of_another_service_is_told_in_one_sentence() {
+    let cluster = Cluster::up("1");
+    let scheduler = cluster.file()["schedulers"][0].clone();
+    for service in ["http", "internal"] {
+        let address = scheduler[service].as_str().unwrap_or_else(|| panic!("no {service} in {scheduler}"));
+        let url = format!("grpc://{address}");
+        let told = bad(1, &["sql", "--url", &url, "-c", "select 1"]);
+        assert!(
+            told.contains(&url) && told.contains("Flight SQL") && !told.contains("grpc-status"),
+            "{service}: {told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn statements_typed_ahead_and_pasted_all_run() {
+    let cluster = Cluster::up("1");
+    let mut command = ancho(&["sql", "--url", &cluster.url()]);
+    command.env("XDG_STATE_HOME", cluster.path());
+    let mut shell = terminal::Terminal::start(command);
+    shell.wait_for("ancho> ", 1);
+    // Sent at once, as a terminal without bracketed paste does.
+    shell.send("select 7001 * 7001 as a;\rselect 7002 * 7002 as b;\rselect 7003 *\r7003 as c;\r");
+    for answer in ["49014001", "49028004", "49042009"] {
+        shell.wait_for(answer, 1);
+    }
+    // Typed while a statement runs. Leaving the line editor switches bracketed paste off.
+    const LEFT: &str = "\x1b[?2004l";
+    let left = shell.told().matches(LEFT).count();
+    shell.send("select count(*) + 8000000 as d from generate_series(1, 2000000);\r");
+    shell.wait_for(LEFT, left + 1);
+    shell.send("select 7004 * 7004 as e;\rselect 7005 * 7005 as f;\r");
+    for answer in ["10000000", "49056016", "49070025"] {
+        shell.wait_for(answer, 1);
+    }
+    shell.send("\\q\r");
+    assert!(shell.ends(), "{}", shell.told());
 }
 
 #[test]

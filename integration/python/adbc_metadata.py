@@ -81,6 +81,27 @@ def table_types():
     check(not set(NAMES) & set(found.get(("ancho", "public"), {})), "tables among the views")
 
 
+def all_listings_agree():
+    """GetObjects, SHOW TABLES and information_schema.tables: the same tables, of the same types."""
+    listed = {
+        (schema, name, entry["table_type"])
+        for (_, schema), tables in objects(depth="tables").items()
+        for name, entry in tables.items()
+    }
+    types = {"BASE TABLE": "TABLE", "VIEW": "VIEW"}
+    with connect(URL) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES")
+        shown = {(schema, name, types[kind]) for _, schema, name, kind in cursor.fetchall()}
+        cursor.execute("SELECT table_schema, table_name, table_type FROM information_schema.tables")
+        described = {(schema, name, types[kind]) for schema, name, kind in cursor.fetchall()}
+    same(listed, shown, "GetObjects and SHOW TABLES")
+    same(described, shown, "information_schema.tables and SHOW TABLES")
+    check(("system", "executors", "VIEW") in shown and ("information_schema", "columns", "VIEW") in shown, f"{shown}")
+    found = objects(depth="all", db_schema_filter="information_schema", table_name_filter="tables")
+    names = [c["column_name"] for c in found[("ancho", "information_schema")]["tables"]["table_columns"]]
+    same(names, ["table_catalog", "table_schema", "table_name", "table_type"], "columns of information_schema.tables")
+
+
 def table_schema():
     with connect(URL) as connection:
         schema = connection.adbc_get_table_schema("m_a_b", db_schema_filter="public")
@@ -121,6 +142,7 @@ run(
         table_filters_are_patterns,
         columns,
         table_types,
+        all_listings_agree,
         table_schema,
         server_information,
         information_schema,

@@ -15,6 +15,12 @@ from checks import check, connect, fails, run, same
 
 URL = sys.argv[1]
 
+# For a client that takes larger messages than usual, and says so.
+LARGE_MESSAGES = {
+    "adbc.flight.sql.client_option.with_max_msg_size": str(64 << 20),
+    "adbc.flight.sql.rpc.call_header.x-ancho-max-message-bytes": str(64 << 20),
+}
+
 
 def rows(sql, parameters=None):
     with connect(URL) as connection, connection.cursor() as cursor:
@@ -175,16 +181,38 @@ def large_results():
 
 def large_rows():
     """A row of more than 4 MiB, for a client that says that it takes larger messages."""
-    limit = str(64 << 20)
-    options = {
-        "adbc.flight.sql.client_option.with_max_msg_size": limit,
-        "adbc.flight.sql.rpc.call_header.x-ancho-max-message-bytes": limit,
-    }
     statement = "SELECT repeat('x', 6000000)"
     fails(lambda: rows(statement), "x-ancho-max-message-bytes")
-    with flightsql.connect(URL, autocommit=True, db_kwargs=options) as connection, connection.cursor() as cursor:
+    with flightsql.connect(URL, autocommit=True, db_kwargs=LARGE_MESSAGES) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         same(len(cursor.fetchone()[0]), 6000000, "length of the text")
+
+
+def large_parameters():
+    """A value of more than 4 MiB: sent with the update at once, and bound by a client that says what it takes."""
+    text = "é" * 2_500_000
+    update("CREATE TABLE s_large (id BIGINT, t TEXT) PARTITION BY (bucket(2, id))")
+    sql = "INSERT INTO s_large VALUES (?, ?)"
+    with connect(URL) as connection, connection.cursor() as cursor:
+        cursor.execute(sql, (1, text[:1_500_000]))
+        fails(lambda: cursor.execute(sql, (2, text)), "x-ancho-max-message-bytes", "executemany")
+        cursor.executemany(sql, [(2, text)])
+    with flightsql.connect(URL, autocommit=True, db_kwargs=LARGE_MESSAGES) as connection, connection.cursor() as cursor:
+        cursor.execute(sql, (3, text))
+    same(
+        rows("SELECT id, character_length(t) FROM s_large ORDER BY id"),
+        [(1, 1_500_000), (2, 2_500_000), (3, 2_500_000)],
+        "lengths",
+    )
+
+
+def large_parameters_of_queries():
+    """They travel to the executors inside the plan."""
+    text = "é" * 1_500_000
+    with connect(URL) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM s_large WHERE t = ?", (text,))
+        same(cursor.fetchall(), [(1,)], "the row found by a long text")
+    update("DROP TABLE s_large")
 
 
 def columns_of_one_name():
@@ -290,6 +318,8 @@ run(
         preparing_has_no_effect,
         large_results,
         large_rows,
+        large_parameters,
+        large_parameters_of_queries,
         columns_of_one_name,
         numbers_that_do_not_fit,
         parameters_decide_columns,

@@ -115,14 +115,16 @@ impl<'w> Renderer<'w> {
     fn write_csv(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
         let options = options("");
         let formatters = formatters(batch, &options)?;
+        // Arrays of the type NULL keep no record of their NULLs, so it is asked for what each value means.
+        let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         let mut line = String::new();
         for row in 0..batch.num_rows() {
             line.clear();
-            for (position, (formatter, column)) in formatters.iter().zip(batch.columns()).enumerate() {
+            for (position, (formatter, nulls)) in formatters.iter().zip(&nulls).enumerate() {
                 if position > 0 {
                     line.push(',');
                 }
-                if column.is_valid(row) {
+                if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
                     let text = text(formatter, row)?;
                     // An empty text is not NULL.
                     line.push_str(&if text.is_empty() { "\"\"".to_owned() } else { csv_field(&text) });
@@ -254,7 +256,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, NullArray, StringArray};
 
     fn sample() -> RecordBatch {
         let number: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
@@ -278,6 +280,24 @@ mod tests {
         let text = rendered(Format::Csv, Expanded::Auto, None, &[sample()]);
         assert_eq!(text, "n,word\n1,\"a, \"\"b\"\"\"\n,\"\"\n");
         assert_eq!(rendered(Format::Csv, Expanded::Auto, None, &[]), "n,word\n");
+    }
+
+    #[test]
+    fn a_column_of_the_type_null_is_empty_in_csv_and_null_elsewhere() {
+        let untyped: ArrayRef = Arc::new(NullArray::new(2));
+        let word: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None]));
+        let batch =
+            RecordBatch::try_from_iter_with_nullable([("n", untyped, true), ("word", word, true)]).expect("a batch");
+        let shown = |format| {
+            let mut out = Vec::new();
+            let mut renderer = Renderer::new(&mut out, format, Expanded::Off, None, batch.schema()).expect("started");
+            renderer.add(&batch).expect("added");
+            renderer.finish().expect("finished");
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(shown(Format::Csv), "n,word\n,\"\"\n,\n");
+        assert_eq!(shown(Format::Json).lines().next(), Some(r#"{"n":null,"word":""}"#));
+        assert_eq!(shown(Format::Table).matches("NULL").count(), 3);
     }
 
     #[test]

@@ -50,6 +50,10 @@ impl ScalarUDFImpl for Bucket {
         match args {
             [n, value] if n.is_integer() && (hash::is_hashable(value) || value.is_null()) => Ok(DataType::Int32),
             [n, _] if !n.is_integer() => plan_err!("bucket(n, value): n must be an integer, not {n}"),
+            [_, value] if value.is_floating() => plan_err!(
+                "bucket(n, value): values of type {value} cannot be bucketed, since equal numbers of that kind have several forms; \
+                 use another column"
+            ),
             [_, value] => plan_err!("bucket(n, value): values of type {value} cannot be bucketed"),
             _ => plan_err!("bucket takes two arguments: the number of buckets and the value"),
         }

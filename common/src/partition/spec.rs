@@ -7,7 +7,7 @@ use arrow::{
     record_batch::RecordBatch,
 };
 use datafusion::{
-    common::{DFSchema, tree_node::TreeNode},
+    common::{Column, DFSchema, tree_node::TreeNode},
     logical_expr::{Expr, Volatility},
     physical_expr::PhysicalExpr,
     prelude::SessionContext,
@@ -220,13 +220,20 @@ impl PartitionExpr {
             return Err(Error::invalid("it reads no column, so all rows would share one partition; name a column"));
         }
         let kind = classify(&expr, columns.len())?;
+        let expr_column = match &expr {
+            Expr::Column(column) => Some(Column::new_unqualified(column.name()).quoted_flat_name()),
+            _ => None,
+        };
         let physical = context.create_physical_expr(expr, df_schema)?;
         let data_type = physical.data_type(schema)?;
         if !key::is_key_type(&data_type) {
-            return Err(Error::invalid(format!(
-                "its type {data_type} cannot be a partition value; use an integer, string, date, timestamp, decimal or \
-                 boolean expression, or bucket(n, column)"
-            )));
+            let advice = match (expr_column, data_type.is_floating()) {
+                (Some(column), true) => format!("another column, or whole numbers of it: CAST({column} AS BIGINT)"),
+                _ => "an integer, string, date, time, timestamp, decimal, binary or boolean expression, or bucket(n, column) of a \
+                      column of such a type"
+                    .to_owned(),
+            };
+            return Err(Error::invalid(format!("its type {data_type} cannot be a partition value; use {advice}")));
         }
         let column = (columns.len() == 1).then(|| columns[0]);
         Ok(Self { sql: sql.to_owned(), kind, column, data_type, physical })

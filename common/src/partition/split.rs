@@ -89,7 +89,7 @@ fn group_rows(values: &[ArrayRef]) -> Result<Vec<Vec<u32>>> {
 #[cfg(test)]
 mod tests {
     use arrow::{
-        array::{Date32Array, Int64Array, StringArray},
+        array::{Date32Array, Float64Array, Int64Array, StringArray},
         datatypes::{DataType, Field, Schema},
     };
 
@@ -148,5 +148,23 @@ mod tests {
             let error = Partitioner::try_new(batch().schema(), &spec).unwrap_err().to_string();
             assert!(error.contains(reason) && error.contains(expression), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_recommended_instead_of_a_floating_point_column_is_accepted() {
+        let schema = Arc::new(Schema::new(vec![Field::new("The d", DataType::Float64, true)]));
+        let partitioner = |expression: &str| {
+            Partitioner::try_new(Arc::clone(&schema), &PartitionSpec::new(vec![expression.to_owned()]))
+        };
+        let told = partitioner("\"The d\"").unwrap_err().to_string();
+        let advice = "CAST(\"The d\" AS BIGINT)";
+        assert!(told.ends_with(advice) && !told.contains("bucket("), "{told}");
+        let values = Float64Array::from(vec![Some(1.5), Some(-0.0), Some(0.25), None, Some(1.0)]);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap();
+        let rows: Vec<usize> =
+            partitioner(advice).unwrap().split(&batch).unwrap().iter().map(|p| p.1.num_rows()).collect();
+        assert_eq!((rows.len(), rows.iter().sum::<usize>()), (3, 5));
+        let told = partitioner("bucket(4, \"The d\")").unwrap_err().to_string();
+        assert!(told.contains("another column"), "{told}");
     }
 }

@@ -6,7 +6,7 @@ use ancho_integration::{
     cluster::processes::{ProcessBuilder, binary},
     run, turns,
 };
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 
 #[test]
 fn the_cluster_is_shown_as_it_was_known() {
@@ -28,6 +28,18 @@ fn the_cluster_is_shown_as_it_was_known() {
         let reached = schedulers.iter().filter(|s| s["reachable"] == true).count();
         ensure!(reached == 1 && schedulers.iter().all(|s| s["role"] != "leader"), "{status}");
         ensure!(client.status().await.is_err_and(|e| e.kind() == ErrorKind::Unavailable), "without a majority");
+
+        let refused = client.query("SELECT count(*) FROM known").await.err().context("answered without a majority")?;
+        ensure!(refused.kind() == ErrorKind::Unavailable, "{refused}");
+        let told = refused.to_string();
+        for internal in ["voters", "Some(", "LogId", "quorum"] {
+            ensure!(!told.contains(internal), "{internal}: {told}");
+        }
+        let refused = client.update("CREATE TABLE more (k INT)").await.err().context("done without a majority")?;
+        let told = refused.to_string();
+        for internal in ["voters", "Some(", "LogId", "quorum"] {
+            ensure!(!told.contains(internal), "{internal}: {told}");
+        }
 
         let shown = tokio::process::Command::new(binary()?)
             .args(["cluster", "status", "--url", &cluster.flight_url(0)])

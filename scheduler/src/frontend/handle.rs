@@ -15,13 +15,13 @@ use arrow::{
 use bytes::Bytes;
 use prost::Message;
 
-use super::service::StatementKind;
+use super::{flight::MESSAGE_BYTES_HEADER, service::StatementKind};
 
 /// First bytes of every handle; the digit counts changes of the form.
 const MAGIC: &[u8] = b"ancho/statement/1\0";
 
-/// Largest handle handed out. A FlightInfo carries it twice and has to stay under the 4 MiB that clients take by default.
-pub const MAX_HANDLE_BYTES: usize = 1536 * 1024;
+/// What a message leaves for all that stands around a handle: schemas, names, frames.
+const AROUND_HANDLE_BYTES: usize = 256 * 1024;
 
 /// A statement, and what is bound to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,11 +65,11 @@ impl StatementHandle {
         Self { sql, kind, wanted: Arc::new(Schema::empty()), parameters: None, changed: None, transaction: None }
     }
 
-    /// The handle as bytes.
+    /// The handle as bytes, for a client that takes messages of at most `limit` bytes: it gets the handle in one.
     ///
     /// # Errors
-    /// Text and parameters together are larger than [`MAX_HANDLE_BYTES`].
-    pub fn encode(&self) -> Result<Bytes> {
+    /// `Exhausted`: text and parameters together are larger than that.
+    pub fn encode(&self, limit: usize) -> Result<Bytes> {
         let parameters = self.parameters.as_ref().map(|batch| encode_rows(&batch.schema(), Some(batch))).transpose()?;
         let wanted = if self.wanted.fields().is_empty() { Bytes::new() } else { encode_rows(&self.wanted, None)? };
         let wire = Wire {
@@ -81,11 +81,15 @@ impl StatementHandle {
             transaction: self.transaction.clone(),
         };
         let bytes = [MAGIC, &wire.encode_to_vec()].concat();
-        if bytes.len() > MAX_HANDLE_BYTES {
+        let room = limit.saturating_sub(AROUND_HANDLE_BYTES);
+        if bytes.len() > room {
             return Err(Error::new(
                 ErrorKind::Exhausted,
                 format!(
-                    "statement and bound parameters take {} bytes, the limit is {MAX_HANDLE_BYTES}; bind fewer rows at a time",
+                    "statement and bound parameters take {} bytes, and the handle that carries them back to the client has room for \
+                     {room}: send the rows together with the update (executemany in Python), by bulk ingestion (adbc_ingest) or by \
+                     COPY; or raise the client's limit for messages, {limit} bytes now, and send it as header \
+                     {MESSAGE_BYTES_HEADER}",
                     bytes.len()
                 ),
             ));
@@ -136,6 +140,7 @@ mod tests {
     use arrow::array::{Int64Array, StringArray};
 
     use super::*;
+    use crate::frontend::flight::DEFAULT_MESSAGE_BYTES;
 
     #[test]
     fn a_handle_survives_the_trip_and_garbage_is_refused() {
@@ -152,7 +157,7 @@ mod tests {
                     changed: (kind == StatementKind::Update).then_some(0),
                     transaction: (kind == StatementKind::Query).then(|| "t".to_owned()),
                 };
-                let bytes = handle.encode().unwrap();
+                let bytes = handle.encode(DEFAULT_MESSAGE_BYTES).unwrap();
                 assert_eq!(StatementHandle::decode(&bytes).unwrap(), handle);
                 assert!(StatementHandle::decode(&bytes[1..]).is_err());
             }
@@ -161,7 +166,10 @@ mod tests {
             let read = StatementHandle::decode(garbage);
             assert!(garbage == MAGIC || read.is_err_and(|e| e.kind == ErrorKind::NotFound));
         }
-        let large = StatementHandle::plain("x".repeat(MAX_HANDLE_BYTES), StatementKind::Query);
-        assert_eq!(large.encode().unwrap_err().kind, ErrorKind::Exhausted);
+        let large = StatementHandle::plain("x".repeat(DEFAULT_MESSAGE_BYTES), StatementKind::Query);
+        let refused = large.encode(DEFAULT_MESSAGE_BYTES).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Exhausted);
+        assert!(refused.message.contains(MESSAGE_BYTES_HEADER), "{refused}");
+        assert_eq!(StatementHandle::decode(&large.encode(2 * DEFAULT_MESSAGE_BYTES).unwrap()).unwrap(), large);
     }
 }

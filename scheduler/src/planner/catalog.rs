@@ -2,13 +2,20 @@
 use std::sync::Arc;
 
 use ancho_common::error::{Error, Result as CommonResult};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::{
-    catalog::{CatalogProvider, SchemaProvider},
+    catalog::{
+        CatalogProvider, MemoryCatalogProviderList, SchemaProvider,
+        information_schema::{INFORMATION_SCHEMA_TABLES, InformationSchemaProvider},
+    },
     common::{TableReference, exec_err},
     datasource::TableProvider,
     error::{DataFusionError, Result},
+    logical_expr::TableType,
 };
+
+use futures::FutureExt;
 
 use super::{system, table::AnchoTable};
 use crate::state::{ClusterState, Table, TableName};
@@ -24,7 +31,23 @@ pub const SYSTEM_SCHEMA: &str = "system";
 pub const ROWS_SCHEMA: &str = "__ancho_rows";
 
 /// The schema that describes the catalog.
-const INFORMATION_SCHEMA: &str = "information_schema";
+pub const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// The tables of [`INFORMATION_SCHEMA`] with their columns.
+///
+/// # Errors
+/// Never with the library as it is; its signature allows it.
+pub fn information_schema() -> CommonResult<Vec<(&'static str, SchemaRef)>> {
+    // Their columns do not depend on what the catalogs hold.
+    let provider = InformationSchemaProvider::new(Arc::new(MemoryCatalogProviderList::new()));
+    let columns = |name: &&'static str| -> CommonResult<(&'static str, SchemaRef)> {
+        // The future waits for nothing: it is one for the sake of catalogs that are elsewhere.
+        let table = provider.table(name).now_or_never().transpose()?.flatten();
+        let table = table.ok_or_else(|| Error::internal(format!("information_schema.{name} cannot be described")))?;
+        Ok((*name, table.schema()))
+    };
+    INFORMATION_SCHEMA_TABLES.iter().map(columns).collect()
+}
 
 /// A name as the state knows it.
 ///
@@ -121,6 +144,11 @@ impl SchemaProvider for SystemSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         system::table(name, &self.state)
+    }
+
+    /// Computed when read, as Flight SQL calls them too.
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        Ok(self.table_exist(name).then_some(TableType::View))
     }
 
     fn table_exist(&self, name: &str) -> bool {

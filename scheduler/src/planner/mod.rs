@@ -7,6 +7,7 @@
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
 //! * [`single_row`] – subqueries that stand for one value, in forms that the engine plans
 //! * [`on_subqueries`] – subqueries in the ON of joins, put where the engine plans them
+//! * [`grouped_subqueries`] – subqueries that are grouped by or aggregated, computed below
 //! * [`parameters`] – parameters that are points in time
 //! * [`misread`] – what the engine would answer wrongly, refused
 //! * [`recursion`] – tables inside recursive terms, gathered first
@@ -24,6 +25,7 @@
 pub mod catalog;
 pub mod colocate;
 pub mod gather;
+pub mod grouped_subqueries;
 pub mod guard;
 pub mod handlers;
 pub mod misread;

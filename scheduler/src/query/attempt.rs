@@ -29,7 +29,7 @@ use url::Url;
 
 use super::{merged, names};
 use crate::planner::{
-    gather, guard, misread, on_subqueries,
+    gather, grouped_subqueries, guard, misread, on_subqueries,
     parameters::points_in_time,
     recursion,
     refusal::{PlanError, PlanResult},
@@ -221,6 +221,7 @@ async fn answers(url: &str) -> bool {
 pub(super) fn understood(plan: LogicalPlan) -> Result<LogicalPlan> {
     misread::check(&plan)?;
     let plan = single_row::rewrite(on_subqueries::rewrite(plan)?)?;
+    let plan = grouped_subqueries::rewrite(plan)?;
     Ok(points_in_time(plan)?)
 }
 

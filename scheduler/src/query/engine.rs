@@ -45,7 +45,7 @@ use crate::{
         },
     },
     planner::{
-        catalog::{CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA},
+        catalog::{CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA, information_schema},
         refusal::PlanResult,
         session::{PlanOptions, Sessions},
         system,
@@ -579,7 +579,17 @@ impl QueryEngine {
                 primary_key: Vec::new(),
             });
         }
-        let schemas = [DEFAULT_SCHEMA, SYSTEM_SCHEMA, "information_schema"];
+        for (name, columns) in information_schema()? {
+            tables.push(TableInfo {
+                catalog: CATALOG.into(),
+                schema: INFORMATION_SCHEMA.into(),
+                name: name.into(),
+                table_type: TableType::View,
+                columns,
+                primary_key: Vec::new(),
+            });
+        }
+        let schemas = [DEFAULT_SCHEMA, SYSTEM_SCHEMA, INFORMATION_SCHEMA];
         Ok(CatalogListing { schemas: schemas.iter().map(|s| (CATALOG.into(), (*s).into())).collect(), tables })
     }
 

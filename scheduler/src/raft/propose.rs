@@ -155,7 +155,13 @@ impl RaftNode {
                 let url = forward.leader_node.map(|node: Node| node.url);
                 Attempt::NotLeader(forward.leader_id.zip(url))
             }
-            Ok(Err(error)) => Attempt::Unknown(error.to_string()),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "an entry was written and not seen to be applied");
+                Attempt::Unknown(match error {
+                    RaftError::Fatal(_) => "the leader has stopped".into(),
+                    RaftError::APIError(_) => "the leader changed before a majority had the entry".into(),
+                })
+            }
             Err(_) => Attempt::Unknown("the entry was not committed in time: no majority of schedulers answers".into()),
         }
     }

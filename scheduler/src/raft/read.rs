@@ -71,8 +71,13 @@ async fn confirm_leadership(raft: &Raft) -> ReadAnswer {
         Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_)))) => {
             Err("this scheduler does not lead".into())
         }
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("no majority of schedulers answers".into()),
+        Ok(Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_)))) | Err(_) => {
+            Err("no majority of schedulers answers".into())
+        }
+        Ok(Err(error @ RaftError::Fatal(_))) => {
+            tracing::error!(%error, "leadership cannot be confirmed");
+            Err("the leader has stopped".into())
+        }
     }
 }
 
@@ -147,10 +152,12 @@ impl RaftNode {
         match timeout_at(deadline, applied.wait_for(|at| at.is_some_and(|id| id.index >= index))).await {
             Ok(Ok(_)) => Ok(self.state()),
             Ok(Err(_)) => Err(AnchoError::unavailable("this scheduler is stopping")),
-            Err(_) => Err(AnchoError::unavailable(format!(
-                "this scheduler has applied entry {:?} but needs {index}, and did not catch up within {limit:?}; try again",
-                self.applied_index()
-            ))),
+            Err(_) => {
+                tracing::warn!(needed = index, applied = ?self.applied_index(), "this scheduler is behind the group");
+                Err(AnchoError::unavailable(format!(
+                    "this scheduler is behind the others and did not catch up within {limit:?}: try again, or ask another scheduler"
+                )))
+            }
         }
     }
 }

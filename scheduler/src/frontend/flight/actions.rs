@@ -53,15 +53,15 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
 }
 
 impl FlightFrontend {
-    /// Runs an action; the body of its answer, if it has one.
-    pub(super) async fn action(&self, action: Action, request: RequestId) -> Result<Option<Bytes>> {
+    /// Runs an action; the body of its answer, if it has one. A handle in it fits messages of `limit` bytes.
+    pub(super) async fn action(&self, action: Action, request: RequestId, limit: usize) -> Result<Option<Bytes>> {
         match action.r#type.as_str() {
             CREATE_PREPARED_STATEMENT => {
                 let request: ActionCreatePreparedStatementRequest = unpack(&action)?;
                 let transaction = transaction(request.transaction_id.as_ref())?;
                 let prepared = self.statements.prepare(&request.query, transaction).await?;
                 let result = ActionCreatePreparedStatementResult {
-                    prepared_statement_handle: prepared.handle.encode()?,
+                    prepared_statement_handle: prepared.handle.encode(limit)?,
                     dataset_schema: schema_bytes(&prepared.schema)?,
                     parameter_schema: schema_bytes(&prepared.parameters)?,
                 };

@@ -100,11 +100,12 @@ impl FlightFrontend {
         }
     }
 
-    /// Schema and ticket of what a descriptor asks for. Applies it if it is an update.
+    /// Schema and ticket of what a descriptor asks for, for a client that takes messages of `limit` bytes. Applies it if it is an update.
     async fn describe(
         &self,
         command: Command,
         request: RequestId,
+        limit: usize,
         meter: &mut StatementMeter,
     ) -> Result<(SchemaRef, Any)> {
         let (schema, handle) = match &command {
@@ -120,7 +121,7 @@ impl FlightFrontend {
             _ => return Ok((self.metadata(&command)?.schema(), command.into_any())),
         };
         if handle.kind == StatementKind::Query {
-            return Ok((schema, TicketStatementQuery { statement_handle: handle.encode()? }.as_any()));
+            return Ok((schema, TicketStatementQuery { statement_handle: handle.encode(limit)? }.as_any()));
         }
         meter.measure(Measured::Update);
         let schema = self.statements.announced(&handle).await?;
@@ -128,7 +129,7 @@ impl FlightFrontend {
         meter.add_rows(usize::try_from(changed).unwrap_or(0));
         let told =
             StatementHandle { changed: Some(changed), ..StatementHandle::plain(String::new(), StatementKind::Update) };
-        Ok((schema, TicketStatementQuery { statement_handle: told.encode()? }.as_any()))
+        Ok((schema, TicketStatementQuery { statement_handle: told.encode(limit)? }.as_any()))
     }
 
     /// Starts what a ticket asks for.
@@ -202,15 +203,20 @@ impl FlightService for FlightFrontend {
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
         let id = RequestId::of_call(request.metadata()).map_err(to_status)?;
+        let limit = message_limit(request.metadata()).map_err(to_status)?;
         let descriptor = request.into_inner();
         let mut meter = StatementMeter::start(FRONTEND, Measured::Prepare);
         let described = async {
-            let (schema, ticket) = self.describe(decode_command(&descriptor.cmd)?, id, &mut meter).await?;
+            let (schema, ticket) = self.describe(decode_command(&descriptor.cmd)?, id, limit, &mut meter).await?;
             let ticket = Ticket::new(ticket.encode_to_vec());
-            let info = FlightInfo {
+            let mut info = FlightInfo {
                 schema: schema_bytes(&schema)?,
                 ..FlightInfo::new().with_endpoint(FlightEndpoint::new().with_ticket(ticket)).with_descriptor(descriptor)
             };
+            // The descriptor repeats what the client sent, with the parameters that the ticket carries too.
+            if info.encoded_len() > limit {
+                info.flight_descriptor = None;
+            }
             Ok(info)
         };
         let described = described.await;
@@ -250,16 +256,18 @@ impl FlightService for FlightFrontend {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
         let id = RequestId::of_call(request.metadata()).map_err(to_status)?;
+        let limit = message_limit(request.metadata()).map_err(to_status)?;
         let meter = StatementMeter::start(FRONTEND, Measured::Update);
-        let answer = meter.finish_counted(self.put(request.into_inner(), id).await).map_err(to_status)?;
+        let answer = meter.finish_counted(self.put(request.into_inner(), id, limit).await).map_err(to_status)?;
         let stream: Self::DoPutStream = stream::iter([Ok(PutResult { app_metadata: answer })]).boxed();
         Ok(Response::new(stream))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         let id = RequestId::of_call(request.metadata()).map_err(to_status)?;
+        let limit = message_limit(request.metadata()).map_err(to_status)?;
         let meter = StatementMeter::start(FRONTEND, Measured::Action);
-        let answers = meter.finish(self.action(request.into_inner(), id).await).map_err(to_status)?;
+        let answers = meter.finish(self.action(request.into_inner(), id, limit).await).map_err(to_status)?;
         let stream: Self::DoActionStream = stream::iter(answers.map(|body| Ok(arrow_flight::Result { body }))).boxed();
         Ok(Response::new(stream))
     }

@@ -25,8 +25,13 @@ use crate::frontend::{
 };
 
 impl FlightFrontend {
-    /// Takes what a client puts; the metadata of the answer, and how many rows were changed.
-    pub(super) async fn put(&self, mut messages: Streaming<FlightData>, request: RequestId) -> Result<(Bytes, i64)> {
+    /// Takes what a client puts; the metadata of the answer, of at most `limit` bytes, and how many rows were changed.
+    pub(super) async fn put(
+        &self,
+        mut messages: Streaming<FlightData>,
+        request: RequestId,
+        limit: usize,
+    ) -> Result<(Bytes, i64)> {
         let first = messages
             .message()
             .await?
@@ -43,7 +48,7 @@ impl FlightFrontend {
             Command::CommandPreparedStatementQuery(query) => {
                 let handle = StatementHandle::decode(&query.prepared_statement_handle)?;
                 let handle = bind(handle, first, messages).await?;
-                let answer = DoPutPreparedStatementResult { prepared_statement_handle: Some(handle.encode()?) };
+                let answer = DoPutPreparedStatementResult { prepared_statement_handle: Some(handle.encode(limit)?) };
                 Ok((answer.encode_to_vec().into(), 0))
             }
             Command::CommandPreparedStatementUpdate(update) => {

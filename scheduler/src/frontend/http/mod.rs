@@ -25,12 +25,12 @@ use ancho_common::error::{Error, Result};
 use axum::{
     Json, Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{DefaultBodyLimit, FromRequest, Path, Request, State},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
 use futures::{StreamExt, stream};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -65,6 +65,8 @@ pub fn router(service: SharedService) -> Router {
         .route("/v1/partitions/recover", act("ancho.recover"))
         .route("/v1/sql", post(sql))
         .route("/v1/datasets/{name}/acceleration/snapshots", get(list_snapshots).post(create_snapshot))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(Arc::new(Statements::new(service, SLICE_BYTES)))
 }
@@ -90,6 +92,50 @@ impl IntoResponse for HttpError {
     }
 }
 
+/// An error that has a status of its own, finer than that of its kind.
+fn told(status: StatusCode, error: Error) -> Response {
+    let mut response = HttpError(error).into_response();
+    *response.status_mut() = status;
+    response
+}
+
+async fn no_such_path(method: Method, uri: Uri) -> HttpError {
+    let path = uri.path();
+    HttpError(Error::not_found(format!(
+        "{method} {path}: there is no such path; statements go to POST /v1/sql, and GET tells /health, /v1/ready and /v1/cluster"
+    )))
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Response {
+    let path = uri.path();
+    let error = Error::unsupported(format!(
+        "{path} does not take {method}: what changes or asks something is sent by POST, statements to /v1/sql; what is only looked \
+         at is fetched by GET"
+    ));
+    told(StatusCode::METHOD_NOT_ALLOWED, error)
+}
+
+/// The body of a request.
+struct WholeBody(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for WholeBody {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        Bytes::from_request(request, state).await.map(Self).map_err(|rejection| {
+            let error = match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => format!(
+                    "the body has more than the {} MiB that are taken; send fewer values per statement, or many rows by COPY or by \
+                     bulk ingestion over Flight SQL",
+                    MAX_BODY_BYTES >> 20
+                ),
+                _ => format!("the body cannot be read: {}", rejection.body_text()),
+            };
+            told(rejection.status(), Error::invalid(error))
+        })
+    }
+}
+
 async fn ready(State(statements): State<Arc<Statements>>) -> Response {
     let readiness = statements.service().ready();
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -98,7 +144,7 @@ async fn ready(State(statements): State<Arc<Statements>>) -> Response {
 
 /// A route that hands its body to a management action.
 fn act(action: &'static str) -> MethodRouter<Arc<Statements>> {
-    post(async move |State(statements): State<Arc<Statements>>, body: Bytes| {
+    post(async move |State(statements): State<Arc<Statements>>, WholeBody(body): WholeBody| {
         let answer = statements.service().action(action, body).await?;
         Ok::<_, HttpError>(([(header::CONTENT_TYPE, "application/json")], answer).into_response())
     })
@@ -139,7 +185,7 @@ struct SqlRequest {
 async fn sql(
     State(statements): State<Arc<Statements>>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Result<Response, HttpError> {
     let mut meter = StatementMeter::start(FRONTEND, Measured::Query);
     let answer = async {
@@ -195,9 +241,7 @@ fn not_acceptable() -> Response {
     let error = Error::invalid(
         "no format of the Accept header is offered; ask for application/json, text/csv or application/vnd.apache.arrow.stream",
     );
-    let mut response = HttpError(error).into_response();
-    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
-    response
+    told(StatusCode::NOT_ACCEPTABLE, error)
 }
 
 /// What a request asks for.

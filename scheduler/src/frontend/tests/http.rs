@@ -76,7 +76,30 @@ async fn health_readiness_and_cluster() {
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["reasons"], json!(["no leader"]));
     let (status, kind, body) = call(&router, get("/v1/cluster")).await;
     assert_eq!((status, kind.as_str(), &body[..]), (StatusCode::OK, "application/json", &b"{\"schedulers\":[]}"[..]));
-    assert_eq!(call(&router, get("/nothing")).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn refused_requests_have_the_form_of_other_errors() {
+    let router = router(Arc::new(Double::new().await));
+    let large = "x".repeat(17 << 20);
+    for (request, status, code, hint) in [
+        (Request::get("/nothing"), StatusCode::NOT_FOUND, "not_found", "/v1/sql"),
+        (Request::post("/"), StatusCode::NOT_FOUND, "not_found", "/v1/sql"),
+        (Request::get("/v1/sql"), StatusCode::METHOD_NOT_ALLOWED, "unsupported", "POST"),
+        (Request::put("/health"), StatusCode::METHOD_NOT_ALLOWED, "unsupported", "PUT"),
+        (Request::post("/v1/sql"), StatusCode::PAYLOAD_TOO_LARGE, "invalid", "16 MiB"),
+        (Request::post("/v1/cluster/drain"), StatusCode::PAYLOAD_TOO_LARGE, "invalid", "16 MiB"),
+    ] {
+        let (found, kind, body) = call(&router, request.body(Body::from(large.clone())).unwrap()).await;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((found, kind.as_str(), &body["code"]), (status, "application/json", &json!(code)), "{body}");
+        assert!(body["message"].as_str().unwrap().contains(hint), "{body}");
+        assert_eq!(
+            (body["retryable"].clone(), body["sqlstate"].as_str().map(str::len)),
+            (json!(false), Some(5)),
+            "{body}"
+        );
+    }
 }
 
 #[tokio::test]

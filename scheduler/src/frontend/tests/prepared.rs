@@ -8,6 +8,7 @@ use arrow::{
 use arrow_flight::{
     FlightData, FlightDescriptor,
     encode::FlightDataEncoderBuilder,
+    flight_service_client::FlightServiceClient,
     sql::{
         ActionClosePreparedStatementRequest, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
         DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt,
@@ -16,9 +17,10 @@ use arrow_flight::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
-use tonic::Code;
+use tonic::{Code, transport::Channel};
 
 use super::{Client, Setup, client, rows, status, texts};
+use crate::frontend::flight::MESSAGE_BYTES_HEADER;
 
 fn binding(columns: Vec<ArrayRef>) -> RecordBatch {
     let fields: Vec<Field> = columns.iter().map(|c| Field::new("p", c.data_type().clone(), true)).collect();
@@ -219,4 +221,43 @@ async fn binding_answers_with_a_new_handle() {
     let answer = setup.client.do_put(stream::iter(messages)).await.unwrap().message().await.unwrap().unwrap();
     let bound = DoPutPreparedStatementResult::decode(answer.app_metadata).unwrap().prepared_statement_handle.unwrap();
     assert_ne!(bound, select);
+}
+
+#[tokio::test]
+async fn long_values_are_bound_as_far_as_the_client_takes_messages() {
+    let mut setup = Setup::new().await;
+    let sql = "SELECT id, ? FROM t WHERE id = ?";
+    let parameters = |bytes: usize| {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(bytes)]));
+        binding(vec![text, Arc::new(Int64Array::from(vec![1]))])
+    };
+    // More than half of a message: the info cannot carry it in its descriptor and in its ticket.
+    let mut statement = setup.client.prepare(sql.to_string(), None).await.unwrap();
+    statement.set_parameters(parameters(3 << 20)).unwrap();
+    let info = statement.execute().await.unwrap();
+    assert!(info.flight_descriptor.is_none());
+    assert_eq!(texts(&rows(&mut setup.client, info).await.unwrap().1, 1)[0].len(), 3 << 20);
+
+    statement.set_parameters(parameters(5 << 20)).unwrap();
+    let refused = status(statement.execute().await.unwrap_err());
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    for way in [MESSAGE_BYTES_HEADER, "executemany", "COPY"] {
+        assert!(refused.message().contains(way), "{way}: {}", refused.message());
+    }
+    let channel =
+        Channel::from_shared(format!("http://{}", setup.handle.flight_addr)).unwrap().connect().await.unwrap();
+    let mut large = Client::new_from_inner(FlightServiceClient::new(channel).max_decoding_message_size(64 << 20));
+    large.set_header(MESSAGE_BYTES_HEADER, (64 << 20).to_string());
+    let mut statement = large.prepare(sql.to_string(), None).await.unwrap();
+    statement.set_parameters(parameters(5 << 20)).unwrap();
+    let info = statement.execute().await.unwrap();
+    assert_eq!(texts(&rows(&mut large, info).await.unwrap().1, 1)[0].len(), 5 << 20);
+
+    // Sent with the update, it needs no handle.
+    let insert = handle(&mut setup.client, "INSERT INTO t VALUES (?, ?)").await;
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["y".repeat(5 << 20)]));
+    let row = binding(vec![Arc::new(Int64Array::from(vec![77])), text]);
+    assert_eq!(update_with(&mut setup.client, insert, Some(row)).await, 1);
+    let (_, batch) = setup.query("SELECT length(name) FROM t WHERE id = 77").await.unwrap();
+    assert_eq!(texts(&batch, 0), [(5 << 20).to_string()]);
 }
