@@ -33,15 +33,16 @@ fn fill(node: &Arc<dyn ExecutionPlan>, taken: Option<&MetricsSet>) -> Result<Arc
     let inputs = node.children().into_iter().map(|input| fill(input, below)).collect::<Result<Vec<_>>>()?;
     let hands_on = node.is::<CooperativeExec>() || node.is::<BroadcastExec>();
     let given = if hands_on { inputs.first().and_then(|input| input.metrics()) } else { None };
-    let found = if own.is_some() { None } else { taken.cloned().or(given) };
+    // A node with other inputs begins anew, so that its own figures are kept here, too.
+    let metrics = own.or_else(|| taken.cloned().or(given).as_ref().map(output));
     let node = if inputs.is_empty() {
         Arc::clone(node)
     } else {
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Arc::clone(node).replace_children(inputs, options)?
     };
-    Ok(match found {
-        Some(found) => Arc::new(Filled { node, metrics: output(&found) }),
+    Ok(match metrics {
+        Some(metrics) => Arc::new(Filled { node, metrics }),
         None => node,
     })
 }

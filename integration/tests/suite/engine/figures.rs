@@ -101,7 +101,8 @@ fn check(plan: &Plan) -> anyhow::Result<()> {
         }
         let rows = node.rows()?;
         // Neither these nodes nor what hands rows on within a process measure time.
-        let handed = ["CooperativeExec", "BroadcastExec", "PlaceholderRowExec"].contains(&node.name.as_str())
+        let untimed = ["CooperativeExec", "BroadcastExec", "PlaceholderRowExec", "EmptyExec"];
+        let handed = untimed.contains(&node.name.as_str())
             || (node.name.starts_with("Network") && !node.figures.contains_key("bytes_transferred"));
         let timed = node.figures.contains_key("elapsed_compute") || node.figures.contains_key("input_time");
         ensure!(timed || handed, "no time: {}", node.text);
