@@ -28,6 +28,7 @@ use crate::schema::TableSchema;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
 use crate::stats::DataSummary;
+use crate::transfer::fetch::remove_partial;
 use crate::tuning::Tuning;
 
 /// An open partition. Cheap to clone; all clones are the same partition, which is released when the
@@ -453,6 +454,7 @@ impl Inner {
                 "removed files that an unfinished write left behind"
             );
         }
+        remove_partial(&self.dir.join(layout::FILES))?;
         layout::remove_file(&self.dir.join(layout::NEW_METASTORE))
     }
 }

@@ -21,6 +21,7 @@ mod lookup_index;
 mod model;
 mod point_lookup;
 mod query;
+mod replicas;
 mod resources;
 mod roundtrip;
 mod small_writes;
