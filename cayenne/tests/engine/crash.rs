@@ -255,7 +255,7 @@ async fn run_with(step: Step, skip: usize, outcome: Outcome) -> bool {
 async fn a_crash_at_any_step_keeps_the_last_published_version() {
     for step in Step::ALL {
         let mut met = 0;
-        for skip in [0, 1, 2, 5, 11] {
+        for skip in [0, 1, 4, 11] {
             if !run_with(step, skip, Outcome::Crash).await {
                 break;
             }
