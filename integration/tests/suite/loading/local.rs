@@ -207,3 +207,51 @@ fn a_source_that_cannot_be_read_leaves_nothing() {
         cluster.stop().await
     });
 }
+
+/// Columns are of the types that hold the values of all files, whichever comes first.
+#[test]
+fn columns_hold_the_values_of_all_csv_files() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let sources = tempfile::tempdir()?;
+        let files = [
+            "id,n,word,day,at\n1,10,5,2024-01-01,2024-01-01\n2,,6,2024-01-02,2024-01-02\n",
+            "id,n,word,day,at\n3,2.5,7,2024-01-03,2024-01-03T10:30:00\n",
+            "id,n,word,day,at\n4,-3,seven,soon,2024-01-04T00:00:00.25\n5,1e3,08,,\n",
+        ];
+        let cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        // As they are, and with the widest types first.
+        for (table, order) in [("widened", [0, 1, 2]), ("wide_first", [2, 1, 0])] {
+            let dir = sources.path().join(table);
+            fs::create_dir(&dir).context("make a folder")?;
+            for (place, number) in order.into_iter().enumerate() {
+                fs::write(dir.join(format!("{place}.csv")), files[number]).context("write a CSV file")?;
+            }
+            let from = format!("file://{}/", dir.display());
+            apply(&client, &SpecText::new().dataset(table, &from, &[CSV], &["bucket(3, id)"]), "created").await?;
+            let rows = format!("SELECT concat_ws('|', n, word, day, at) FROM {table} ORDER BY id");
+            let rows = first_column(&client.query(&rows).await?)?;
+            ensure!(
+                rows == [
+                    "10.0|5|2024-01-01|2024-01-01T00:00:00",
+                    "6|2024-01-02|2024-01-02T00:00:00",
+                    "2.5|7|2024-01-03|2024-01-03T10:30:00",
+                    "-3.0|seven|soon|2024-01-04T00:00:00.250",
+                    "1000.0|08",
+                ],
+                "{table}: {rows:?}"
+            );
+            let types = format!(
+                "SELECT arrow_typeof(id) || ' ' || arrow_typeof(n) || ' ' || arrow_typeof(word) || ' ' || arrow_typeof(day) \
+                 FROM {table} LIMIT 1"
+            );
+            let types = first_column(&client.query(&types).await?)?;
+            ensure!(types == ["Int64 Float64 Utf8 Utf8"], "{table}: {types:?}");
+            ensure!(
+                integer(&client, &format!("SELECT count(*) FROM {table} WHERE n > 9.5 AND word < '6'")).await? == 2
+            );
+        }
+        cluster.stop().await
+    });
+}
