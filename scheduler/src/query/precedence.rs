@@ -37,7 +37,7 @@ fn weight(expr: &Expr) -> Option<u8> {
 
 /// Puts what binds less than an operator, and is its last operand, above it.
 fn turn(expr: &mut Expr) {
-    let own = match expr {
+    let own = match &*expr {
         Expr::UnaryOp { op: UnaryOperator::Not, .. } => 3,
         Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => 4,
         other => match weight(other) {
