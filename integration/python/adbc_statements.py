@@ -136,26 +136,6 @@ def prepared_statements():
         same(cursor.fetchall(), [(11,), (100,)], "two parameters")
 
 
-def points_in_time_as_parameters():
-    """A parameter that an interval is taken from is a point in time, if it is compared with one."""
-    update("CREATE TABLE s_moments AS SELECT value AS id, TIMESTAMP '2024-03-01 00:00:00' + value * INTERVAL '1 day' AS at, DATE '2024-03-01' AS day FROM generate_series(0, 9) AS g(value)")
-    noon = datetime.datetime(2024, 3, 5, 12, 0)
-    for sql, parameter, expected in [
-        ("SELECT count(*) FROM s_moments WHERE at > ? - INTERVAL '1 day'", noon, 6),
-        ("SELECT count(*) FROM s_moments WHERE ? + INTERVAL '12 hours' <= at", noon, 5),
-        ("SELECT count(*) FROM s_moments WHERE at BETWEEN ? - INTERVAL '2 days' AND TIMESTAMP '2024-03-06'", noon, 3),
-        ("SELECT count(*) FROM s_moments WHERE day = ? - INTERVAL '1 month' + INTERVAL '1 day'", datetime.date(2024, 3, 31), 10),
-        ("SELECT count(*) FROM s_moments WHERE at - TIMESTAMP '2024-03-01' > INTERVAL '1 day' * 3 AND id < ?", 9, 5),
-    ]:
-        with connect(URL) as connection, connection.cursor() as cursor:
-            schema = cursor.adbc_prepare(sql)
-            kind = schema.field(0).type
-            same(pa.types.is_temporal(kind) and not pa.types.is_interval(kind), not isinstance(parameter, int), f"{kind} of {sql}")
-            cursor.execute(sql, (parameter,))
-            same(cursor.fetchall(), [(expected,)], sql)
-    update("DROP TABLE s_moments")
-
-
 def prepared_updates():
     update("CREATE TABLE s_bound (id BIGINT, name VARCHAR)")
     with connect(URL) as connection, connection.cursor() as cursor:
@@ -305,7 +285,6 @@ run(
         empty_results_have_their_schema,
         announced_schema_is_the_streamed_one,
         prepared_statements,
-        points_in_time_as_parameters,
         prepared_updates,
         bulk_ingestion,
         preparing_has_no_effect,

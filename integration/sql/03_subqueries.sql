@@ -470,14 +470,6 @@ SELECT d.id, (SELECT DISTINCT e.salary FROM q_emp e WHERE e.dept = d.id ORDER BY
 30	NULL
 40	NULL
 
--- @query sub_limit_below_an_aggregate expect_only
-SELECT d.id, (SELECT sum(q.salary) FROM (SELECT e.salary FROM q_emp e WHERE e.dept = d.id ORDER BY e.salary DESC NULLS LAST LIMIT 2) q) FROM q_dept d
--- @expect
-10	180
-20	180
-30	70
-40	NULL
-
 -- @query sub_limit_of_a_join expect_only
 SELECT d.id, (SELECT b.id FROM q_emp e JOIN q_emp b ON e.boss = b.id WHERE e.dept = d.id ORDER BY e.id DESC LIMIT 1) FROM q_dept d
 -- @expect
@@ -516,19 +508,6 @@ SELECT d.id, (SELECT e.id FROM (SELECT CAST(dept AS BIGINT) AS dept, id FROM q_e
 20	8
 30	6
 40	NULL
-
--- @query sub_limit_of_the_tie expect_only
-SELECT d.id, (SELECT e.dept FROM q_emp e WHERE e.dept = d.id ORDER BY e.dept DESC, e.id LIMIT 1), (SELECT e.dept + e.id FROM q_emp e WHERE e.dept = d.id ORDER BY e.salary NULLS LAST, e.id LIMIT 1) FROM q_dept d
--- @expect
-10	10	12
-20	20	25
-30	30	36
-40	NULL	NULL
-
--- @query sub_limit_in_exists expect_only
-SELECT d.id FROM q_dept d WHERE EXISTS (SELECT 1 FROM (SELECT e.salary FROM q_emp e WHERE e.dept = d.id ORDER BY e.salary NULLS LAST, e.id LIMIT 2) q WHERE q.salary > 100)
--- @expect
-20
 
 -- @query sub_limit_in_exists_otherwise error expect_only
 SELECT d.id FROM q_dept d WHERE EXISTS (SELECT 1 FROM (SELECT e.salary FROM q_emp e WHERE e.dept < d.id ORDER BY e.salary NULLS LAST, e.id LIMIT 2) q WHERE q.salary > 100)

@@ -13,7 +13,6 @@
 //! * `crash_matrix` – an executor that dies, or whose disk is full, exactly at each durable step
 //! * `leader_kill`, `executor_kill` – nodes killed while statements run
 //! * `without_majority` – what a scheduler that reaches no majority shows
-//! * `late_errors` – errors after the first rows of an answer
 //! * `mistakes` – what users get for statements that are wrong
 //! * `replacing` – tables replaced, by datasets and by statements, and what is left when that fails
 //! * `corpus_format` – the reader of the corpus
@@ -29,7 +28,6 @@ mod differential;
 mod engine;
 mod executor_kill;
 mod flight_sql_adbc;
-mod late_errors;
 mod leader_kill;
 mod loading;
 mod mistakes;

@@ -51,34 +51,24 @@ fn numbered_inside(subquery: Subquery) -> Result<Transformed<Subquery>> {
     if subquery.outer_ref_columns.is_empty() {
         return Ok(Transformed::no(subquery));
     }
-    let plan = subquery.subquery.as_ref().clone().transform_up(|node| match &node {
-        LogicalPlan::Limit(limit) if !limit.input.all_out_ref_exprs().is_empty() => {
-            Ok(numbered(limit)?.map_or_else(|| Transformed::no(node), Transformed::yes))
-        }
-        _ => Ok(Transformed::no(node)),
-    })?;
-    let plan = match plan.transformed {
-        // Where an aggregate is above, this is left to `each`.
-        true => untied(&plan.data)?.map(|untied| tied_on_top(&plan.data, untied)).transpose()?,
-        false => None,
+    let plan = match numbered_on_top(&subquery.subquery)? {
+        Some(plan) => Transformed::yes(plan),
+        None => Transformed::no(subquery.subquery.as_ref().clone()),
     };
-    let plan = plan.unwrap_or_else(|| subquery.subquery.as_ref().clone());
-    let plan = plan.transform_down(without_order)?;
-    let changed = plan.transformed || plan.data != *subquery.subquery;
-    let outer_ref_columns = plan.data.all_out_ref_exprs();
-    let numbered = Subquery { subquery: Arc::new(plan.data), outer_ref_columns, ..subquery };
-    Ok(if changed { Transformed::yes(numbered) } else { Transformed::no(numbered) })
+    let plan = plan.transform_data(|plan| plan.transform_down(without_order))?;
+    Ok(plan.update_data(|plan| Subquery { subquery: Arc::new(plan), ..subquery }))
 }
 
-/// The rows of a subquery, tied to the outer query above all that it does.
-fn tied_on_top(rows: &LogicalPlan, Untied { plan, outer }: Untied) -> Result<LogicalPlan> {
-    let ties = ties(&plan, outer.len()).into_iter().zip(outer).map(|(tie, outer)| tie.eq(outer));
-    let plan = LogicalPlanBuilder::from(plan);
-    let plan = match conjunction(ties) {
-        Some(condition) => plan.filter(condition)?,
-        None => plan,
-    };
-    plan.project(rows.schema().columns().into_iter().map(Expr::Column))?.build()
+/// The plan with its outermost limit as a condition. One further inside is left to [`each`](super::each), or is refused.
+fn numbered_on_top(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Limit(limit) if !limit.input.all_out_ref_exprs().is_empty() => numbered(limit),
+        LogicalPlan::Projection(projection) => match numbered_on_top(&projection.input)? {
+            Some(input) => plan.with_new_exprs(plan.expressions(), vec![input]).map(Some),
+            None => Ok(None),
+        },
+        _ => Ok(None),
+    }
 }
 
 /// An order means something to a limit only; the engine does not plan one in such a subquery.

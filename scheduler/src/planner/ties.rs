@@ -1,5 +1,4 @@
 //! What ties a subquery to the outer query, moved to the end of its columns.
-use ancho_common::exact::named_cast::maybe_null;
 use datafusion::{
     common::tree_node::TreeNode,
     error::Result,
@@ -76,9 +75,7 @@ fn tied_by_filter(input: &LogicalPlan, predicate: Expr) -> Result<Option<Untied>
         let (own, other) = (inside.get_type(plan.schema())?, outside.get_type(plan.schema())?);
         let Some(common) = comparison_coercion(&own, &other) else { return Ok(None) };
         let in_common = |e: Expr, own| if own == common { e } else { cast(e, common.clone()) };
-        // A second name of a column is taken for that column where plans are sent, but not everywhere in them.
-        let tie = maybe_null(in_common(*inside, own));
-        all.push(tie.alias(format!("__ancho_tie_{}", outer.len())));
+        all.push(in_common(*inside, own).alias(format!("__ancho_tie_{}", outer.len())));
         outer.push(in_common(*outside, other));
     }
     let mut plan = LogicalPlanBuilder::from(plan);
