@@ -19,6 +19,7 @@ mod keyed_rewrites;
 mod keys;
 mod lookup_index;
 mod model;
+mod point_lookup;
 mod query;
 mod replicas;
 mod resources;

@@ -28,7 +28,7 @@ use datafusion::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},
         filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown},
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
+        metrics::{ExecutionPlanMetricsSet, MetricsSet},
         projection::{ProjectionExec, ProjectionExpr},
         statistics::StatisticsArgs,
         stream::RecordBatchStreamAdapter,
@@ -38,6 +38,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
 use super::{
+    figures::{Figures, counted},
     host::{HostExtension, LocalScan, ScanHost, ScanPartition},
     pacing::pace,
     row_ids,
@@ -391,7 +392,7 @@ impl CayenneScanExec {
 }
 
 /// Metrics of the storage engine that say how much of what is stored was read.
-const READING: [&str; 11] = [
+const READING: [&str; 13] = [
     "candidate_files",
     "candidate_rows",
     "uncovered_files",
@@ -403,9 +404,11 @@ const READING: [&str; 11] = [
     "rows_deleted",
     "bytes_total",
     "bytes_read",
+    "reads",
+    "rows_by_key",
 ];
-/// Begins those that say which secondary index served.
-const LOOKUP: &str = "lookup_index";
+/// Begin those that say which secondary index served, and what the index of the primary key did.
+const LOOKUPS: [&str; 2] = ["lookup_index", "key_lookup"];
 
 /// Takes over what the leaves of the engine's plan say about reading.
 fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
@@ -414,7 +417,7 @@ fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
     }
     if plan.children().is_empty() {
         let leaf = plan.metrics().unwrap_or_default();
-        let is_shown = |name: &str| READING.contains(&name) || name.starts_with(LOOKUP);
+        let is_shown = |name: &str| READING.contains(&name) || LOOKUPS.iter().any(|begin| name.starts_with(begin));
         leaf.iter().filter(|metric| is_shown(metric.value().name())).for_each(|m| metrics.push(Arc::clone(m)));
     }
 }
@@ -500,8 +503,7 @@ impl ExecutionPlan for CayenneScanExec {
             ))
             .into());
         }
-        let baseline = BaselineMetrics::new(&self.metrics, stream);
-        let bytes = MetricBuilder::new(&self.metrics).counter("scanned_bytes", stream);
+        let figures = Figures::of_source(&self.metrics, stream);
         let request = self.request(variant);
         let local = Arc::clone(&self.local);
         let (opener, table) = (Arc::clone(&host), self.source.table.clone());
@@ -512,12 +514,10 @@ impl ExecutionPlan for CayenneScanExec {
         };
         let rows = futures::stream::once(opened).try_flatten().map(move |batch| {
             let batch = batch.map_err(|error| host.failure(&table, error))?;
-            baseline.record_output(batch.num_rows());
             ::metrics::counter!("ancho_scan_rows_total").increment(batch.num_rows() as u64);
-            bytes.add(batch.get_array_memory_size());
             Ok(batch)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(counted(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)), figures))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

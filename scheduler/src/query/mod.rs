@@ -7,12 +7,13 @@
 //! * [`names`] – result columns of one name; `merged`: columns that joins merge
 //! * [`rows`] – rows as values, taken apart; [`casts`]: casts that show in names;
 //!   [`forms`]: what means the same; `calls`: likewise, of calls and operators
+//! * `precedence` – operands that the parser takes too far
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
 //! * [`change`] – `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE` as queries that name rows
 //! * [`copy`] – rows of files into tables, and of queries into files
 //! * `ingest` – rows that a client sends
-//! * [`explain`] – the distributed plan as text; `explained`: of what
+//! * [`explain`] – the distributed plan as text; `explained`: of what; `figures`: of nodes that measure nothing
 //! * [`write`] – stage on the owners, one commit, publish
 //! * `optimize` – the files of a table are rewritten
 //! * [`load`] – the first load of a table, kept alive and taken back
@@ -41,6 +42,7 @@ pub mod ddl;
 pub mod engine;
 pub mod explain;
 mod explained;
+mod figures;
 pub mod forms;
 mod ingest;
 pub mod load;
@@ -48,6 +50,7 @@ pub mod members;
 mod merged;
 pub mod names;
 pub(crate) mod optimize;
+mod precedence;
 pub mod recent;
 pub mod retry;
 pub mod rows;
