@@ -54,7 +54,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::slot::Slot;
-pub(crate) use self::storage_error::from_storage;
+pub(crate) use self::{scan::failure, storage_error::from_storage};
 pub use self::{
     assignment::{Assignment, Assignments, Duty, Wanted},
     table_params::TableTuning,

@@ -372,10 +372,9 @@ impl QueryEngine {
                 };
                 self.at_once("DROP TABLE", drop).await
             }
-            Statement::CreateSnapshot { name } => {
-                let name = &ddl::object_name(&name)?;
-                let make = async |engine: Self| engine.publisher.snapshot(name).await.map(|made| made.snapshot.rows);
-                self.at_once("CREATE SNAPSHOT", make).await
+            Statement::Snapshot(statement) => {
+                let run = async |engine: Self| statement.run(&engine, caller).await;
+                self.at_once(statement.name(), run).await
             }
             Statement::AlterTable(alter) => {
                 let change = async |engine: Self| alter.run(&engine, caller).await;
@@ -500,7 +499,7 @@ impl QueryEngine {
             Statement::Copy(_)
             | Statement::DropTable { .. }
             | Statement::Optimize { .. }
-            | Statement::CreateSnapshot { .. }
+            | Statement::Snapshot(_)
             | Statement::AlterTable(_) => (Arc::clone(&none), none),
         };
         Ok(PreparedStatement { schema, parameters, kind })

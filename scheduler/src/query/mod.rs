@@ -23,7 +23,7 @@
 //! * [`apply`] – datasets: declared tables that mirror files
 //! * [`source`] – the files of a dataset; [`csv_format`]: how those of text are read
 //! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
-//! * `snapshots` – `ancho snapshot`
+//! * `snapshots` – `ancho snapshot`; `snapshot_sql`: the statements
 //! * `verify` – what executors hold is read again
 //! * [`status`] – the cluster at a glance
 pub mod alter;
@@ -52,6 +52,7 @@ pub mod recent;
 pub mod retry;
 pub mod rows;
 mod service;
+mod snapshot_sql;
 mod snapshots;
 pub mod source;
 pub mod statement;

@@ -40,24 +40,36 @@ impl Probed {
     /// # Errors
     /// `Unsupported` where it does not; `Unavailable` or `Invalid` where that could not be found out.
     pub(super) async fn open(&self, location: &SnapshotLocation) -> Result<SnapshotStore> {
-        let store = location.open()?;
-        let place = serde_json::to_string(location).map_err(|e| Error::internal(e.to_string()))?;
-        let known = self.0.lock().get(&place).cloned();
-        let verdict = match known {
-            Some(verdict) => verdict,
-            None => {
-                let verdict = probe(&store).await.map_err(|e| e.context(store.place()))?;
-                self.0.lock().insert(place, verdict.clone());
-                verdict
-            }
-        };
-        match verdict {
-            Verdict::Kept => Ok(store),
-            Verdict::NotKept(reason) => Err(Error::unsupported(format!(
-                "{} does not keep the conditions of writes, so publishers could overwrite each other: {reason}; nothing was \
-                 uploaded; use another store, and restart the scheduler if this one was mended",
-                store.place()
-            ))),
+        let known = self.0.lock().get(&key_of(location)?).cloned();
+        match known {
+            Some(verdict) => trusted(location.open()?, verdict),
+            None => self.open_anew(location).await,
         }
+    }
+
+    /// As [`open`](Self::open), and finds out anew.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) async fn open_anew(&self, location: &SnapshotLocation) -> Result<SnapshotStore> {
+        let store = location.open()?;
+        let verdict = probe(&store).await.map_err(|e| e.context(store.place()))?;
+        self.0.lock().insert(key_of(location)?, verdict.clone());
+        trusted(store, verdict)
+    }
+}
+
+fn key_of(location: &SnapshotLocation) -> Result<String> {
+    serde_json::to_string(location).map_err(|e| Error::internal(e.to_string()))
+}
+
+fn trusted(store: SnapshotStore, verdict: Verdict) -> Result<SnapshotStore> {
+    match verdict {
+        Verdict::Kept => Ok(store),
+        Verdict::NotKept(reason) => Err(Error::unsupported(format!(
+            "{} does not keep the conditions of writes, so publishers could overwrite each other: {reason}; nothing was \
+             uploaded; use another store, and restart the scheduler if this one was mended",
+            store.place()
+        ))),
     }
 }

@@ -1,6 +1,7 @@
 //! Snapshots of tables in folders and on S3: what is published, and what comes back.
 mod automatic;
 mod faults;
+mod pinning;
 mod publishing;
 mod restoring;
 
