@@ -10,7 +10,10 @@ use datafusion::{
     error::{DataFusionError, Result},
 };
 
-use super::{system, table::AnchoTable};
+use super::{
+    system,
+    table::{AnchoTable, awaited},
+};
 use crate::state::{ClusterState, Table, TableName};
 
 /// Name of the catalog.
@@ -91,7 +94,11 @@ impl SchemaProvider for TableSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        let table = self.state.table(&TableName::public(name));
+        let name = TableName::public(name);
+        let table = self.state.table(&name);
+        if let Some(dataset) = self.state.awaited(&name) {
+            return Err(awaited(&name, dataset).into());
+        }
         let provider = |t: &Arc<Table>| match self.row_ids {
             false => AnchoTable::new(Arc::clone(t)),
             true => AnchoTable::with_row_ids(Arc::clone(t)),

@@ -49,7 +49,7 @@ use crate::{
         refusal::PlanResult,
         session::{PlanOptions, Sessions},
         system,
-        table::still_loading,
+        table::{awaited, still_loading},
     },
     raft::RaftNode,
     snapshots::Publisher,
@@ -410,9 +410,12 @@ pub(super) fn inserted(
 /// The table of this name.
 ///
 /// # Errors
-/// `NotFound`.
+/// `NotFound`; `Unavailable` for a dataset that waits for what it mirrors.
 pub(crate) fn existing(state: &ClusterState, name: &TableName) -> Result<Arc<Table>> {
-    state.table(name).cloned().ok_or_else(|| Error::not_found(format!("table {name} does not exist")))
+    state.table(name).cloned().ok_or_else(|| match state.awaited(name) {
+        Some(dataset) => awaited(name, dataset),
+        None => Error::not_found(format!("table {name} does not exist")),
+    })
 }
 
 /// Statements that the library answers without a physical plan.

@@ -21,6 +21,7 @@
 //! * [`alter`] – `ALTER TABLE`
 //! * [`ddl`] – `CREATE TABLE`, and the names of tables
 //! * [`apply`] – datasets: declared tables that mirror files
+//! * [`mirror`] – datasets that mirror what another cluster publishes
 //! * [`source`] – the files of a dataset; [`csv_format`]: how those of text are read
 //! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
 //! * `snapshots` – `ancho snapshot`; `snapshot_sql`: the statements
@@ -46,6 +47,7 @@ mod ingest;
 pub mod load;
 pub mod members;
 mod merged;
+pub mod mirror;
 pub mod names;
 pub(crate) mod optimize;
 pub mod recent;

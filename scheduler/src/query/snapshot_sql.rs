@@ -25,7 +25,7 @@ use super::{
 use crate::{
     frontend::caller::Caller,
     snapshots::contents::Contents,
-    state::{Table, TableName},
+    state::{Table, TableName, read_only},
 };
 
 /// A statement about snapshots of a table.
@@ -166,6 +166,9 @@ pub(super) fn snapshot_id(text: &str) -> Result<Uuid> {
 pub(super) async fn restore(engine: &QueryEngine, name: &TableName, id: Uuid, caller: &Caller) -> Result<u64> {
     let restored = engine.write_attempts(|state, attempt| async move {
         let table = existing(&state, name)?;
+        if table.is_published_elsewhere() {
+            return Err(read_only(&table).into());
+        }
         let contents = engine.publisher().contents(&state, &table, id).await?;
         let plan = fitted(&contents, &table)?;
         Ok(engine.writer().write(&attempt, &state, &table, plan, WriteKind::Overwrite, caller).await?)

@@ -69,6 +69,9 @@ async fn list(engine: &QueryEngine, name: &crate::state::TableName) -> Result<Va
     let table = existing(&state, name)?;
     let known: Vec<&Arc<PublishedSnapshot>> = state.snapshots.published.get(&table.id).into_iter().flatten().collect();
     let mut answer = json!({ "table": name.to_string(), "version": table.version, "current": null });
+    if let Some(served) = table.dataset.as_ref().and_then(|dataset| dataset.served.as_ref()) {
+        answer["served_snapshot_id"] = json!(served.id);
+    }
     // Where nothing was published and no place is known there is nothing to be read.
     let head = match engine.publisher().listed(&state, &table).await {
         Err(error) if error.kind == ancho_common::error::ErrorKind::Invalid && known.is_empty() => Ok(None),

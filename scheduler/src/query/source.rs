@@ -50,7 +50,7 @@ pub async fn table_as(
 ) -> Result<Arc<dyn TableProvider>> {
     let base = base_url(&source.from)?;
     let store = session.runtime_env().object_store(ListingTableUrl::try_new(base.clone(), None)?.object_store())?;
-    let (format, extension) = file_format(&source.format);
+    let (format, extension) = file_format(&source.format)?;
     let mut files = list(store.as_ref(), &source.from, extension).await?;
     files.sort_by(|a, b| a.location.cmp(&b.location));
     let paths = files.iter().map(|file| file_url(&base, &file.location)).collect::<Result<Vec<_>>>()?;
@@ -133,9 +133,10 @@ fn file_url(base: &Url, location: &Path) -> Result<ListingTableUrl> {
     Ok(ListingTableUrl::try_new(url, None)?)
 }
 
-fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
+fn file_format(format: &SourceFormat) -> Result<(Arc<dyn FileFormat>, &'static str)> {
     let byte = |c: char| u8::try_from(c).unwrap_or(b',');
-    match format {
+    Ok(match format {
+        SourceFormat::Snapshot => return Err(Error::internal("a snapshot was to be read as files")),
         SourceFormat::Parquet => (Arc::new(ParquetFormat::default().with_enable_pruning(true)), ".parquet"),
         SourceFormat::Csv(csv) => {
             let format = CsvFormat::default()
@@ -152,7 +153,7 @@ fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
             };
             (Arc::new(format), ".csv")
         }
-    }
+    })
 }
 
 /// The files that a location names; at least one.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{
     contents::{Contents, head_of},
     lease::Lease,
-    place::location_of,
+    place::{listed_in, location_of},
     publisher::Publisher,
 };
 use crate::{
@@ -46,12 +46,12 @@ impl Publisher {
         self.choose(name, None).await
     }
 
-    /// What is listed of a table where its snapshots go now; `None` if nothing was published there.
+    /// What is listed of a table where its snapshots go now, or where it mirrors them from; `None` if nothing was published there.
     ///
     /// # Errors
     /// `Invalid` where no place is known; `Unavailable` where the store does not answer.
     pub async fn listed(&self, state: &ClusterState, table: &Table) -> Result<Option<Head>> {
-        let location = location_of(state, table)?;
+        let location = listed_in(state, table)?;
         head_of(&location.open()?, &names::dataset_folder(&table.name.to_string())).await
     }
 
@@ -70,6 +70,12 @@ impl Publisher {
     async fn choose(&self, name: &TableName, pin: Option<Uuid>) -> Result<Head> {
         let state = self.node().linearizable().await?;
         let table = existing(&state, name)?;
+        if let Some(dataset) = table.dataset.as_ref().filter(|_| table.is_published_elsewhere()) {
+            return Err(Error::invalid(format!(
+                "table {name} only shows what is published in {}; pin and unpin it where it is published",
+                dataset.from
+            )));
+        }
         let location = location_of(&state, &table)?;
         let store = self.probed().open_anew(&location).await?;
         let folder = names::dataset_folder(&table.name.to_string());

@@ -7,7 +7,7 @@ use ancho_common::{
         SnapshotLocation, SnapshotStore,
         probe::{Verdict, probe},
     },
-    spec::settings,
+    spec::{DatasetSpec, settings},
 };
 use parking_lot::Mutex;
 
@@ -27,6 +27,21 @@ pub fn location_of(state: &ClusterState, table: &Table) -> Result<SnapshotLocati
             table.name
         ))
     })
+}
+
+/// Where what is listed of a table is: for one that mirrors what another cluster publishes, there.
+///
+/// # Errors
+/// As [`location_of`].
+pub fn listed_in(state: &ClusterState, table: &Table) -> Result<SnapshotLocation> {
+    match table.dataset.as_ref().filter(|_| table.is_published_elsewhere()) {
+        None => location_of(state, table),
+        Some(dataset) => {
+            let spec = DatasetSpec::from_definition(&dataset.definition)
+                .map_err(|e| Error::internal(format!("the definition of table {} cannot be read: {e}", table.name)))?;
+            SnapshotLocation::of(&spec.source).map_err(Error::invalid)
+        }
+    }
 }
 
 /// Stores that were tried out by this process.
