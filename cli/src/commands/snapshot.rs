@@ -146,11 +146,8 @@ fn show(command: &SnapshotCommand, table: &str, reply: &[u8], out: &mut dyn Writ
 /// What those are given now who read what is published.
 fn chosen(table: &str, chosen: &Chosen) -> String {
     let Some(current) = &chosen.current else { return format!("table {table} has no snapshots; none is pinned") };
-    let held = format!(
-        "{} rows, published {} ago",
-        grouped(chosen.rows.unwrap_or(0)),
-        age(chosen.published_ms.unwrap_or(0))
-    );
+    let held =
+        format!("{} rows, published {} ago", grouped(chosen.rows.unwrap_or(0)), age(chosen.published_ms.unwrap_or(0)));
     match &chosen.pinned_snapshot_id {
         Some(_) => format!("readers of table {table} are given snapshot {current} ({held}) until it is unpinned"),
         None => format!("readers of table {table} are given the newest snapshot, {current} ({held}); none is pinned"),
@@ -236,7 +233,11 @@ mod tests {
         let pinned = "018f0000-0000-7000-8000-000000000001";
         let mut reply = json!({ "current": pinned, "pinned_snapshot_id": pinned, "rows": 1234, "published_ms": 0 });
         let shown = |reply: &serde_json::Value| chosen("t", &serde_json::from_value(reply.clone()).unwrap());
-        assert!(shown(&reply).contains("(1,234 rows") && shown(&reply).contains("until it is unpinned"), "{}", shown(&reply));
+        assert!(
+            shown(&reply).contains("(1,234 rows") && shown(&reply).contains("until it is unpinned"),
+            "{}",
+            shown(&reply)
+        );
         reply["pinned_snapshot_id"] = json!(null);
         assert!(shown(&reply).contains("the newest snapshot, 018f"), "{}", shown(&reply));
         let mut out = Vec::new();

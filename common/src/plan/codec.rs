@@ -175,7 +175,11 @@ fn encode_scan(scan: &CayenneScanExec, converter: &dyn PhysicalProtoConverterExt
 fn encode_snapshot(scan: &SnapshotScanExec) -> Result<Vec<u8>> {
     let source = scan.source();
     if !scan.is_variant() {
-        return Err(Error::internal(format!("the snapshot of table {} was not spread before it was sent", source.table)).into());
+        return Err(Error::internal(format!(
+            "the snapshot of table {} was not spread before it was sent",
+            source.table
+        ))
+        .into());
     }
     let part = |part: &SnapshotPart| v1::SnapshotScanPart {
         partition_id: part.partition.0,
@@ -202,7 +206,8 @@ fn encode_snapshot(scan: &SnapshotScanExec) -> Result<Vec<u8>> {
 fn decode_snapshot(bytes: &[u8]) -> Result<Arc<dyn ExecutionPlan>> {
     let node = v1::SnapshotScanNode::decode(bytes).map_err(malformed)?;
     let part = |part: &v1::SnapshotScanPart| {
-        let manifest = part.manifest.as_ref().ok_or_else(|| Error::internal("a part of a snapshot without a manifest"))?;
+        let manifest =
+            part.manifest.as_ref().ok_or_else(|| Error::internal("a part of a snapshot without a manifest"))?;
         Ok(SnapshotPart {
             partition: PartitionId(part.partition_id),
             version: part.version,

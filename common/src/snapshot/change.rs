@@ -273,9 +273,13 @@ mod tests {
         publish(&store, 7, 2).await.unwrap();
         for epoch in [1, 9] {
             let change = |_: &mut Head| Ok(Change::Made);
-            let refused =
-                change_with(&*store, ("f", epoch, &Head::new("t", "other")), change, |_| Duration::ZERO).await.unwrap_err();
-            assert!(refused.kind == ErrorKind::Conflict && refused.message.contains("cluster c publishes"), "{refused}");
+            let refused = change_with(&*store, ("f", epoch, &Head::new("t", "other")), change, |_| Duration::ZERO)
+                .await
+                .unwrap_err();
+            assert!(
+                refused.kind == ErrorKind::Conflict && refused.message.contains("cluster c publishes"),
+                "{refused}"
+            );
         }
         assert_eq!(store.head().unwrap().epoch, 7);
     }

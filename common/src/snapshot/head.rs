@@ -303,7 +303,11 @@ pub(crate) mod tests {
         assert!(head.pin(id(9)).unwrap_err().message.contains("not listed"));
         assert_eq!((head.pin(id(1)), head.pin(id(1))), (Ok(true), Ok(false)));
         head.publish(entry(4));
-        assert_eq!((head.current, head.pinned), (Some(id(1)), Some(id(1))), "what is published does not become current");
+        assert_eq!(
+            (head.current, head.pinned),
+            (Some(id(1)), Some(id(1))),
+            "what is published does not become current"
+        );
         assert_eq!(head.prune(1000, 1, &[]), 2, "the pinned one stays at any age");
         assert!(head.entry(id(1)).is_some());
         assert!(head.unpin());

@@ -4,7 +4,8 @@ use std::{fs::File, future::Future, ops::Range, os::unix::fs::FileExt, path::Pat
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{
-    Error as StoreError, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion, path::Path,
+    Error as StoreError, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
+    path::Path,
 };
 use sha2::{Digest, Sha256};
 

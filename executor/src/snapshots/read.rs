@@ -40,7 +40,8 @@ impl PartitionHost {
         check_part(&request, &manifest)?;
         let install = InstallOptions { limit: Some(snapshots.memory.clone()), ..InstallOptions::default() };
         let source = Arc::new(StoredFiles { store, folder: request.folder.clone() });
-        let mut copy = Copy { dir: snapshots.scratch.join(Uuid::new_v4().to_string()), partition: None, _permit: permit };
+        let mut copy =
+            Scratch { dir: snapshots.scratch.join(Uuid::new_v4().to_string()), partition: None, _permit: permit };
         let doing = format!("reading a snapshot of table {}", request.table);
         let options: PartitionOptions = self.partition_options().clone();
         let installed = Partition::install(&copy.dir, &manifest, source, options, &install).await;
@@ -55,14 +56,13 @@ impl PartitionHost {
 }
 
 /// A directory that goes with whoever reads it.
-#[derive(Debug)]
-struct Copy {
+struct Scratch {
     dir: PathBuf,
     partition: Option<Partition>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Copy {
+impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(partition) = self.partition.take() {
             partition.close();
@@ -83,7 +83,7 @@ struct StoredRows {
     expected: u64,
     seen: u64,
     request: StoredScan,
-    _copy: Copy,
+    _copy: Scratch,
 }
 
 impl Stream for StoredRows {

@@ -10,7 +10,9 @@ use crate::host::from_storage;
 /// Whether it is the manifest of the partition that is to be read, with the snapshot's columns.
 pub(super) fn check_part(wanted: &StoredScan, manifest: &PartitionManifest) -> Result<()> {
     let part = &wanted.part;
-    let odd = |what: String| Err(Error::corrupt(format!("snapshot of table {}: {}: {what}", wanted.table, part.manifest.key)));
+    let odd = |what: String| {
+        Err(Error::corrupt(format!("snapshot of table {}: {}: {what}", wanted.table, part.manifest.key)))
+    };
     if (manifest.partition_id, manifest.version) != (part.partition.0, part.version) {
         return odd(format!(
             "it is of partition id {} at version {}, not {} at version {}",

@@ -130,7 +130,7 @@ impl SnapshotStatement {
             Ask::Create => publisher.snapshot(name).await.map(|made| made.snapshot.rows),
             Ask::Pin(id) => publisher.pin(name, id).await.map(|head| head.entry(id).map_or(0, |entry| entry.rows)),
             Ask::Unpin => publisher.unpin(name).await.map(|head| head.newest().map_or(0, |entry| entry.rows)),
-            Ask::Restore(id) => restore(engine, name, id, caller).await,
+            Ask::Restore(id) => Box::pin(restore(engine, name, id, caller)).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which snapshot of a table readers are given: the newest, or one that an operator has pinned. The pin is in the head, and
 //! changes with the same conditional writes as what is published, so neither loses the other.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use ancho_common::{
     error::{Error, Result},
@@ -10,7 +10,6 @@ use ancho_common::{
         names,
     },
 };
-use futures::{StreamExt, TryStreamExt, stream};
 use uuid::Uuid;
 
 use super::{
@@ -23,9 +22,6 @@ use crate::{
     query::engine::existing,
     state::{ClusterState, Table, TableName},
 };
-
-/// Manifests that are looked at at a time.
-const LOOKS: usize = 16;
 
 impl Publisher {
     /// Makes a listed snapshot the current one until it is unpinned. Snapshots are published meanwhile as ever, and do not
@@ -86,7 +82,7 @@ impl Publisher {
         if let Some(id) = pin {
             whole(&store, &folder, head.entry(id).ok_or_else(|| head.unknown(id))?).await.map_err(doing)?;
         }
-        let change = |head: &mut Head| {
+        let change = |head: &mut Head| -> Result<Change> {
             let changed = match pin {
                 Some(id) => head.pin(id)?,
                 None => head.unpin(),
@@ -112,26 +108,26 @@ impl Publisher {
 /// Whether all objects of a snapshot are there.
 async fn whole(store: &SnapshotStore, folder: &str, entry: &HeadEntry) -> Result<()> {
     let gone = |what: &str| {
-        Error::conflict(format!("snapshot {} is listed, but {what} is gone from {}: choose another", entry.id, store.place()))
+        Error::conflict(format!(
+            "snapshot {} is listed, but {what} is gone from {}: choose another",
+            entry.id,
+            store.place()
+        ))
     };
-    let set = match store.look(&entry.set.key).await? {
-        Some(_) => SnapshotSet::decode(&store.read_checked(&entry.set).await?)?,
-        None => return Err(gone(&entry.set.key)),
-    };
-    let looks = set.partitions.iter().map(|part| async {
-        let found = store.look(&part.manifest.key).await?;
-        Ok::<_, Error>(found.filter(|found| found.bytes == part.manifest.bytes).is_none().then_some(&part.manifest.key))
-    });
-    let missing: Option<&String> =
-        stream::iter(looks).buffer_unordered(LOOKS).try_filter_map(|key| async move { Ok(key) }).boxed().try_next().await?;
-    if let Some(key) = missing {
-        return Err(gone(key));
+    let there: BTreeMap<String, u64> =
+        store.list(folder).await?.into_iter().map(|object| (object.key, object.bytes)).collect();
+    if there.get(&entry.set.key) != Some(&entry.set.bytes) {
+        return Err(gone(&entry.set.key));
     }
-    let there: BTreeSet<String> =
-        store.list(&names::files(folder)).await?.into_iter().map(|object| object.key).collect();
-    let files = set.partitions.iter().flat_map(|part| &part.files).map(|id| names::file(folder, *id));
-    match files.into_iter().find(|key| !there.contains(key)) {
-        Some(key) => Err(gone(&key)),
-        None => Ok(()),
+    let set = SnapshotSet::decode(&store.read_checked(&entry.set).await?)?;
+    for part in &set.partitions {
+        if there.get(&part.manifest.key) != Some(&part.manifest.bytes) {
+            return Err(gone(&part.manifest.key));
+        }
+        let files = part.files.iter().map(|id| names::file(folder, *id));
+        if let Some(key) = files.into_iter().find(|key| !there.contains_key(key)) {
+            return Err(gone(&key));
+        }
     }
+    Ok(())
 }

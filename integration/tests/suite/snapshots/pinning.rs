@@ -111,7 +111,10 @@ fn readers_are_given_what_is_pinned() {
             ("GET", "nothing/acceleration/snapshots".to_owned(), "", 404, "nothing"),
         ] {
             let (status, answer) = http(&at, method, &path, body).await?;
-            ensure!(status == wanted && answer["message"].as_str().is_some_and(|m| m.contains(part)), "{path}: {answer}");
+            ensure!(
+                status == wanted && answer["message"].as_str().is_some_and(|m| m.contains(part)),
+                "{path}: {answer}"
+            );
         }
 
         // One whose objects are gone cannot be chosen.
@@ -184,9 +187,7 @@ fn a_table_goes_back_to_a_snapshot_at_once() {
 
         // A table that was dropped comes back, however it is spread now.
         client.update("DROP TABLE t").await?;
-        client
-            .update(&format!("CREATE TABLE t (s VARCHAR, k BIGINT){place} PARTITION BY (bucket(3, s))"))
-            .await?;
+        client.update(&format!("CREATE TABLE t (s VARCHAR, k BIGINT){place} PARTITION BY (bucket(3, s))")).await?;
         client.update(&format!("RESTORE TABLE t FROM SNAPSHOT '{first}'")).await?;
         ensure!(contents(&client, "t").await? == then);
 
