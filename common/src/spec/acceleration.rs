@@ -158,7 +158,8 @@ fn check_refresh_mode(fields: &mut Fields<'_>, published: bool, problems: &mut P
         SNAPSHOT_MODE if published => {}
         "full" if !published => {}
         "full" | "append" | "changes" | "caching" | "disabled" if published => {
-            problems.add(&path, "the source is a snapshot, which is served as it is: write `snapshot`, or remove the key");
+            problems
+                .add(&path, "the source is a snapshot, which is served as it is: write `snapshot`, or remove the key");
         }
         SNAPSHOT_MODE => problems.add(
             &path,

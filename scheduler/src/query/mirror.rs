@@ -113,7 +113,8 @@ impl Applier<'_> {
         let loaded = self.engine().attempts(|state, attempt| async move {
             let table = loadable(&state, table)?;
             if table.version != version {
-                let text = format!("table {} was brought to another snapshot meanwhile; it is looked at again", table.name);
+                let text =
+                    format!("table {} was brought to another snapshot meanwhile; it is looked at again", table.name);
                 return Err(Error::conflict(text).into());
             }
             let plan = matched(Arc::clone(rows) as _, &table)?;

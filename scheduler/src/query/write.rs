@@ -52,7 +52,8 @@ use crate::{
     raft::RaftNode,
     sessions::wait_until,
     state::{
-        ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest, read_only,
+        ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest,
+        read_only,
     },
 };
 

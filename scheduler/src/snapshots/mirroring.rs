@@ -77,10 +77,9 @@ async fn looked(engine: &QueryEngine, look: &Look) -> Result<Option<ObjectVersio
     match store.read_if_changed(&key, look.known.as_ref()).await? {
         Found::Same => Ok(look.known.clone()),
         Found::Missing if engine.node().state().table(&name).is_none() => Ok(None),
-        Found::Missing => Err(Error::not_found(format!(
-            "{}: {key} is gone; table {name} keeps the rows that it has",
-            store.place()
-        ))),
+        Found::Missing => {
+            Err(Error::not_found(format!("{}: {key} is gone; table {name} keeps the rows that it has", store.place())))
+        }
         Found::Other(_, version) => {
             Box::pin(Applier::new(engine).mirror(&look.spec)).await?;
             Ok(Some(version))

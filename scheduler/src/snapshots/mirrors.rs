@@ -47,7 +47,8 @@ impl Mirrors {
         let awaited = state.awaited.iter().map(|(name, dataset)| (name, &dataset.definition));
         // A table that is there says better what is wanted.
         let declared: BTreeMap<&String, &String> = awaited.chain(served).collect();
-        self.watches.retain(|name, watch| declared.get(name).is_some_and(|definition| **definition == watch.definition));
+        self.watches
+            .retain(|name, watch| declared.get(name).is_some_and(|definition| **definition == watch.definition));
         let mut due = Vec::new();
         for (name, definition) in declared {
             if !self.watches.contains_key(name) {

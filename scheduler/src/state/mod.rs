@@ -30,7 +30,8 @@ pub(crate) mod tests;
 
 pub use alter::{Alteration, fixed_difference};
 pub use cluster::{
-    Awaited, ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Load, Partition, Schema, Table, TableName,
+    Awaited, ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Load, Partition, Schema, Table,
+    TableName,
 };
 pub use command::{
     AssignedPartition, Command, CommittedPart, NewPartition, NewTable, Outcome, Placement, Refusal, Request, Response,

@@ -112,7 +112,8 @@ fn a_cluster_serves_what_another_one_publishes() {
         let (first, oldest) = publish(&publisher).await?;
         publisher.update("UPDATE t SET s = 'unpublished' WHERE k = 1").await?;
         shows(&reader, &oldest).await?;
-        let spread = reader.query("SELECT count(DISTINCT owners) FROM system.partitions WHERE table_name = 't'").await?;
+        let spread =
+            reader.query("SELECT count(DISTINCT owners) FROM system.partitions WHERE table_name = 't'").await?;
         ensure!(single_integer(&spread)? == 2, "it is spread as where it is published");
 
         // Whole snapshots, whatever is read meanwhile.
@@ -172,7 +173,11 @@ fn a_cluster_serves_what_another_one_publishes() {
         ensure!(contents(&reader, "t").await? == newest);
         let listed = reader.action("ancho.snapshots", "{\"table\": \"t\"}").await?;
         let listed: serde_json::Value = serde_json::from_slice(&listed)?;
-        ensure!(listed["served_snapshot_id"] == listed["current"] && listed["snapshots"].as_array().is_some_and(|all| all.len() == 5), "{listed}");
+        ensure!(
+            listed["served_snapshot_id"] == listed["current"]
+                && listed["snapshots"].as_array().is_some_and(|all| all.len() == 5),
+            "{listed}"
+        );
 
         // The store is away: it goes on with what it has.
         let away = folder.path().join("away");
