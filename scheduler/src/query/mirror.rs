@@ -14,11 +14,13 @@ use ancho_common::{
     },
     spec::DatasetSpec,
 };
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::{
     apply::{Applier, dataset_of, declared, done, is_made_for, loadable, matched, table_of},
     assigner::propose,
+    engine::QueryEngine,
     write::WriteKind,
 };
 use crate::{
@@ -27,6 +29,15 @@ use crate::{
     snapshots::contents::{Contents, head_of},
     state::{Awaited, ClusterState, Command, Dataset, Table, TableName},
 };
+
+/// [`Applier::mirror`] for whoever is not part of a statement.
+pub(crate) fn mirrored<'a>(engine: &'a QueryEngine, spec: &'a DatasetSpec) -> BoxFuture<'a, Result<Value>> {
+    Box::pin(mirror(engine, spec))
+}
+
+async fn mirror(engine: &QueryEngine, spec: &DatasetSpec) -> Result<Value> {
+    Applier::new(engine).mirror(spec).await
+}
 
 impl Applier<'_> {
     /// Brings the table of a dataset to the snapshot that it should show, and says what was done.

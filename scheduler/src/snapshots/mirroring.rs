@@ -17,7 +17,7 @@ use tokio::{
 
 use super::mirrors::{Look, Mirrors};
 use crate::{
-    query::{apply::Applier, engine::QueryEngine},
+    query::{engine::QueryEngine, mirror::mirrored},
     raft::RaftNode,
     state::TableName,
 };
@@ -81,7 +81,7 @@ async fn looked(engine: &QueryEngine, look: &Look) -> Result<Option<ObjectVersio
             Err(Error::not_found(format!("{}: {key} is gone; table {name} keeps the rows that it has", store.place())))
         }
         Found::Other(_, version) => {
-            Box::pin(Applier::new(engine).mirror(&look.spec)).await?;
+            mirrored(engine, &look.spec).await?;
             Ok(Some(version))
         }
     }
