@@ -2,6 +2,7 @@
 mod alter;
 mod history;
 mod loads;
+mod mirrors;
 mod moves;
 mod properties;
 mod snapshots;
