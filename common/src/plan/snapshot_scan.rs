@@ -14,7 +14,7 @@ use arrow::{
 };
 use datafusion::{
     common::{Statistics, stats::Precision, tree_node::TreeNodeRecursion},
-    error::Result,
+    error::{DataFusionError, Result},
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr},
     physical_plan::{
@@ -197,7 +197,7 @@ impl ExecutionPlan for SnapshotScanExec {
         let rows = futures::stream::iter(mine.collect::<Vec<_>>())
             .then(move |request| {
                 let (host, context) = (Arc::clone(&host), Arc::clone(&context));
-                async move { Ok(host.read_snapshot(request, context).await?) }
+                async move { Ok::<_, DataFusionError>(host.read_snapshot(request, context).await?) }
             })
             .try_flatten();
         let declared = Arc::clone(&schema);

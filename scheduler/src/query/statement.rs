@@ -5,12 +5,7 @@ use ancho_common::{
 };
 use datafusion::{
     common::format::{ExplainFormat, ExplainStatementOptions},
-    logical_expr::sqlparser::{
-        ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
-        dialect::GenericDialect,
-        parser::Parser,
-        tokenizer::Token,
-    },
+    logical_expr::sqlparser::ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
