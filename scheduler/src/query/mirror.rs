@@ -27,7 +27,7 @@ use crate::{
     frontend::caller::Caller,
     planner::published::PublishedTable,
     snapshots::contents::{Contents, head_of},
-    state::{Awaited, ClusterState, Command, Dataset, Table, TableName},
+    state::{Awaited, ClusterState, Command, Dataset, TableName},
 };
 
 /// [`Applier::mirror`] for whoever is not part of a statement.
@@ -130,7 +130,8 @@ impl Applier<'_> {
             }
             let plan = matched(Arc::clone(rows) as _, &table)?;
             let (writer, caller) = (self.engine().writer(), Caller::default());
-            writer.write(&attempt, &state, &table, plan, WriteKind::Refresh(taken), &caller).await
+            let written = writer.write(&attempt, &state, &table, plan, WriteKind::Refresh(taken), &caller).await;
+            Ok(written?)
         });
         loaded.await.map_err(|e| e.context(&format!("loading a snapshot from {}", taken.from)))
     }
