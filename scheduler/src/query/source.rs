@@ -62,7 +62,7 @@ pub async fn table_as(
     };
     let schema = match &source.format {
         SourceFormat::Parquet => never_null(session, &store, format.as_ref(), &filled, schema).await?,
-        SourceFormat::Csv(_) => schema,
+        SourceFormat::Csv(_) | SourceFormat::Snapshot => schema,
     };
     let schema = declared(schema)?;
     let options = ListingOptions::new(format).with_file_extension("");
