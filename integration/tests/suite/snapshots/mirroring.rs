@@ -80,7 +80,7 @@ fn a_cluster_serves_what_another_one_publishes() {
     run(async {
         let _turn = turns::shared().await?;
         let publishing = ClusterBuilder::default().executors(2).start().await?;
-        let reading = ClusterBuilder::default().executors(2).partition_wait(Duration::from_secs(2)).start().await?;
+        let reading = ClusterBuilder::default().executors(2).partition_wait(Duration::from_secs(6)).start().await?;
         let (publisher, reader) = (publishing.client()?, reading.client()?);
         let folder = tempfile::tempdir()?;
         let store = folder.path().join("store");
