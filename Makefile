@@ -2,6 +2,7 @@
 #
 #   make demo     build, then show a cluster that answers the 22 queries of TPC-H   (DEMO_ARGS="--executors 4")
 #   make test     all tests
+#   make nightly  random histories of the storage engine, 2,000 and more of each kind   (RUNS=2000)
 #   make release  the optimised binary, $(CARGO_TARGET_DIR)/release/ancho (long: 40 minutes on 2 cores, cold)
 #   make bench    TPC-H measured with it against DuckDB and DataFusion              (SCALE=1 EXECUTORS=2)
 #   make check    what a change must pass: format, lints
@@ -19,12 +20,13 @@ ANCHO = $(CARGO_TARGET_DIR)/$(PROFILE)/ancho
 
 DEMO_ARGS ?=
 TEST_ARGS ?= --no-fail-fast
+RUNS ?= 2000
 SCALE ?= 1
 EXECUTORS ?= 2
 BENCH_ARGS ?= --verify --peers duckdb,datafusion
 
 .DEFAULT_GOAL := demo
-.PHONY: demo build test release bench check fmt lint setup
+.PHONY: demo build test nightly release bench check fmt lint setup
 
 setup:
 	@sh deploy/setup.sh
@@ -49,6 +51,12 @@ test: build
 	  echo "cargo test --workspace --profile $(PROFILE) $(TEST_ARGS)"; \
 	  cargo test --locked --workspace --lib --bins --tests --profile $(PROFILE) $(TEST_ARGS); \
 	fi
+
+# The same tests as in `make test`, of more seeds; each failure prints how to repeat it. Hours on 2 cores.
+nightly: setup
+	CAYENNE_MODEL_RUNS=$(RUNS) CAYENNE_COLUMNS_RUNS=$(RUNS) CAYENNE_TYPES_RUNS=$(RUNS) \
+	  cargo test --locked -p cayenne --test engine --profile $(PROFILE) -- --nocapture \
+	  model:: keyed_model:: columns:: transactions::random_histories lookup_index::random_histories types::
 
 release: setup
 	@echo "An optimised build: about 40 minutes on 2 cores when nothing is built yet."

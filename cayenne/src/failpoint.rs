@@ -34,6 +34,19 @@ pub enum Step {
     Replace,
     /// It has them, and nobody has been told.
     Replaced,
+    /// A run of an index is about to get a file, while its data file is written or later. If this fails, the rows are taken
+    /// in nevertheless, and the data file has no index until it is made again.
+    CreateRun,
+    /// The file of a run is complete; it is about to be synced. If this fails: as above.
+    SyncRun,
+    /// Runs of a data file that was without them are about to be recorded.
+    RecordRuns,
+    /// They are recorded; the files of those that they replace are still there.
+    RunsRecorded,
+    /// Runs that nobody wants any more are about to be struck from the metastore.
+    DropRuns,
+    /// A run is struck; its file is about to be removed.
+    RemoveRun,
     /// A staged write is about to be forgotten.
     Discard,
     /// It is forgotten; its files are still there.
@@ -56,7 +69,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 23] = [
+    pub const ALL: [Step; 29] = [
         Step::CreateFile,
         Step::FileCreated,
         Step::WriteBytes,
@@ -71,6 +84,12 @@ impl Step {
         Step::CompactionPicked,
         Step::Replace,
         Step::Replaced,
+        Step::CreateRun,
+        Step::SyncRun,
+        Step::RecordRuns,
+        Step::RunsRecorded,
+        Step::DropRuns,
+        Step::RemoveRun,
         Step::Discard,
         Step::DiscardFiles,
         Step::Expire,

@@ -192,6 +192,21 @@ pub(crate) struct CreatedFiles {
 }
 
 impl CreatedFiles {
+    /// Of these names, relative to the partition directory.
+    pub(crate) fn of(inner: &Arc<Inner>, names: Vec<String>) -> Self {
+        Self { inner: Arc::clone(inner), names }
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, name: String) {
+        self.names.push(name);
+    }
+
+    /// The metastore names these now.
+    pub(crate) fn keep_only_others(&mut self, named: &std::collections::HashSet<&str>) {
+        self.names.retain(|name| !named.contains(name.as_str()));
+    }
+
     /// The metastore names them now.
     pub(crate) fn keep(&mut self) {
         self.names.clear();

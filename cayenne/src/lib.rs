@@ -84,7 +84,10 @@ pub use staged_writer::StagedWriter;
 pub use stats::{ColumnSummary, DataSummary, KeyCounts, WriteSummary};
 pub use table::CayenneTable;
 pub use transaction::{TransactionPart, TransactionSummary};
-pub use transfer::{FileSource, InstallLimit, InstallOptions, InstallProgress, ManifestFile, PartitionManifest};
+pub use transfer::{
+    Alignment, FileSource, InstallLimit, InstallOptions, InstallProgress, ManifestFile, PartitionManifest, StagedFiles,
+    StagedManifest,
+};
 pub use tuning::Tuning;
 pub use type_conversion::{TypeConversion, UnsupportedTypeAction};
 pub use verify::{DamagedFile, VerifyReport};

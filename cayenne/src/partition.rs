@@ -28,6 +28,7 @@ use crate::schema::TableSchema;
 use crate::schema_check::check_schema;
 use crate::state::{DataFile, NoSuchVersion, State};
 use crate::stats::DataSummary;
+use crate::transfer::fetch::remove_partial;
 use crate::tuning::Tuning;
 
 /// An open partition. Cheap to clone; all clones are the same partition, which is released when the
@@ -170,11 +171,11 @@ impl Partition {
                 settings,
                 keyed,
                 tuning: RwLock::new(Arc::new(Tuning::of(&options))),
+                lookup: Catalog::new(options.memory_pool.clone()),
                 options,
                 log: Arc::clone(metastore.log()),
                 metastore: Mutex::new(metastore),
                 state: Mutex::new(state),
-                lookup: Catalog::default(),
                 read_only,
                 crashed: AtomicBool::new(false),
                 retired: AtomicBool::new(false),
@@ -398,7 +399,10 @@ impl Inner {
 
     /// Removes the runs of data files that are gone.
     pub(crate) fn remove_runs<'a>(&self, files: impl IntoIterator<Item = &'a Uuid>) -> Result<()> {
-        self.lookup.remove(files).iter().try_for_each(|path| layout::remove_file(path))
+        self.lookup.remove(files).iter().try_for_each(|path| {
+            self.step(Step::RemoveRun)?;
+            layout::remove_file(path)
+        })
     }
 
     /// Runs that the metastore names. What is missing is made again, and noticed when it is looked for.
@@ -450,6 +454,7 @@ impl Inner {
                 "removed files that an unfinished write left behind"
             );
         }
+        remove_partial(&self.dir.join(layout::FILES))?;
         layout::remove_file(&self.dir.join(layout::NEW_METASTORE))
     }
 }

@@ -44,9 +44,20 @@ pub struct StagedWriter {
 }
 
 /// No other writer of this process has the id.
-struct ReservedId {
+pub(crate) struct ReservedId {
     partition: Partition,
     write_id: Uuid,
+}
+
+impl ReservedId {
+    /// # Errors
+    /// [`Error::WriteInProgress`].
+    pub(crate) fn take(partition: &Partition, write_id: Uuid) -> Result<Self> {
+        if !partition.inner.state.lock().writing.insert(write_id) {
+            return Err(Error::WriteInProgress { place: Arc::clone(&partition.inner.place), write_id });
+        }
+        Ok(Self { partition: partition.clone(), write_id })
+    }
 }
 
 impl Drop for ReservedId {
@@ -364,7 +375,7 @@ pub(crate) fn duplicate(inner: &Inner, key: String, within: bool) -> Error {
 }
 
 /// Records a write, in the place of the one that it goes on with.
-fn seal(
+pub(crate) fn seal(
     inner: &Arc<Inner>,
     write_id: Uuid,
     mut write: Staged,

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use datafusion::error::DataFusionError;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -21,6 +22,11 @@ use crate::stats::DataSummary;
 
 /// How often a pass is begun again when somebody changes its files meanwhile.
 const ATTEMPTS: usize = 3;
+
+/// Rows that are sorted at a time …
+const BATCH_ROWS: usize = 8192;
+/// … and how few there may be, where memory is short.
+const FEWEST_BATCH_ROWS: usize = BATCH_ROWS / 64;
 
 /// What compactions did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,11 +122,31 @@ impl Partition {
         Ok(false)
     }
 
+    /// Sorting needs room for a few batches at least, so long rows are sorted in smaller ones.
     async fn rewrite(
         &self,
         pin: &PinnedVersion,
         pick: &Pick,
         resources: &CompactionResources,
+    ) -> Result<CompactionReport> {
+        let mut rows = BATCH_ROWS;
+        loop {
+            match self.rewrite_in_batches(pin, pick, resources, rows).await {
+                Err(Error::DataFusion(error)) if is_short_of_memory(&error) && rows > FEWEST_BATCH_ROWS => {
+                    tracing::debug!(partition = %self.inner.place, %error, "compaction begins again with smaller batches");
+                    rows /= 8;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn rewrite_in_batches(
+        &self,
+        pin: &PinnedVersion,
+        pick: &Pick,
+        resources: &CompactionResources,
+        batch_rows: usize,
     ) -> Result<CompactionReport> {
         let picked: Vec<_> = pick.files.iter().filter_map(|index| pin.files().get(*index)).collect();
         let ids: Vec<Uuid> = picked.iter().map(|entry| entry.file.id).collect();
@@ -144,7 +170,7 @@ impl Partition {
         if let Some(ordering) = options.row_order.ordering(&schema.logical, &stored)? {
             plan = Arc::new(SortExec::new(ordering, plan)) as Arc<dyn ExecutionPlan>;
         }
-        let mut rows = execute_stream(plan, resources.task_context())?;
+        let mut rows = execute_stream(plan, resources.batches_of(batch_rows))?;
         while let Some(batch) = rows.next().await {
             replacement.write(batch?).await?;
         }
@@ -194,6 +220,10 @@ impl Partition {
             now_ms: self.inner.options.clock.now_ms(),
         }
     }
+}
+
+fn is_short_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 /// When a file was begun, which its id says.

@@ -55,7 +55,16 @@ impl CompactionResources {
     }
 
     pub(crate) fn task_context(&self) -> Arc<TaskContext> {
-        let mut config = SessionConfig::new().with_target_partitions(1);
+        self.context(SessionConfig::new())
+    }
+
+    /// For plans whose batches have at most so many rows.
+    pub(crate) fn batches_of(&self, rows: usize) -> Arc<TaskContext> {
+        self.context(SessionConfig::new().with_batch_size(rows))
+    }
+
+    fn context(&self, config: SessionConfig) -> Arc<TaskContext> {
+        let mut config = config.with_target_partitions(1);
         let merge = MERGE_BYTES.min(self.bytes / 4);
         config.options_mut().execution.sort_spill_reservation_bytes = merge;
         SessionContext::new_with_config_rt(config, Arc::clone(&self.runtime)).task_ctx()

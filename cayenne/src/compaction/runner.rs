@@ -260,11 +260,14 @@ async fn look_after(shared: Arc<Shared>) {
     }
 }
 
-/// Rewrites what is worth it, then makes indexes of what is left without.
+/// Rewrites what is worth it, then makes indexes of what is left without, and has the index of keys know what is there.
 async fn look_after_one(partition: &Partition, shared: &Shared) -> Result<CompactionReport> {
     let report = partition.compact(&shared.resources).await;
     if let Err(error) = partition.build_indexes(&shared.resources).await {
         tracing::warn!(partition = %partition.inner.place, %error, "files are read in full until they have their indexes");
+    }
+    if let Err(error) = partition.index_keys().await {
+        tracing::warn!(partition = %partition.inner.place, %error, "rows are not found by their key until the next write");
     }
     report
 }

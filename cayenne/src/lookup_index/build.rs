@@ -8,10 +8,11 @@ use arrow::datatypes::UInt64Type;
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 
-use super::collector::{Collector, RunRecord, StoredRun};
+use super::collector::{Collector, RunRecord, StoredRun, remove};
 use super::definition::{Definition, definitions};
 use crate::compaction::CompactionResources;
 use crate::error::Result;
+use crate::failpoint::Step;
 use crate::layout;
 use crate::partition::{Inner, Partition};
 use crate::pin::PinnedVersion;
@@ -119,10 +120,15 @@ impl Partition {
         self.blocking("recording an index", move |inner| {
             // Until here the file could not go.
             let _pin = pin;
+            inner.step(Step::RecordRuns)?;
             let replaced = inner.metastore.lock().add_runs(&name, &records)?;
             leftovers.keep(&records);
             inner.lookup.add(&inner.dir, id, rows, &records);
-            replaced.iter().try_for_each(|name| layout::remove_file(&inner.dir.join(name)))
+            inner.step(Step::RunsRecorded)?;
+            replaced.iter().try_for_each(|name| {
+                inner.step(Step::RemoveRun)?;
+                layout::remove_file(&inner.dir.join(name))
+            })
         })
         .await
     }
@@ -136,8 +142,11 @@ impl Partition {
         self.blocking("dropping indexes", move |inner| {
             let named: Vec<(String, String)> =
                 unwanted.iter().map(|(file, definition)| (layout::file_name(*file), definition.clone())).collect();
+            inner.step(Step::DropRuns)?;
             inner.metastore.lock().remove_runs(&named)?;
             for (file, definition) in &unwanted {
+                // What fails here is done again by the next call.
+                inner.step(Step::RemoveRun)?;
                 if let Some(path) = inner.lookup.strike(*file, definition) {
                     layout::remove_file(&path)?;
                 }
@@ -178,13 +187,6 @@ impl Leftovers {
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        if self.inner.crashed() {
-            return;
-        }
-        for name in &self.names {
-            if let Err(error) = layout::remove_file(&self.inner.dir.join(name)) {
-                tracing::warn!(%error, "cannot remove a part of an index; the next start will");
-            }
-        }
+        self.names.iter().for_each(|name| remove(&self.inner, &self.inner.dir.join(name)));
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -12,8 +13,10 @@ use super::collector::{RunRecord, StoredRun};
 use super::run::{Place, Run};
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Catalog {
+    /// What runs hold in memory is of this.
+    pool: Option<Arc<dyn MemoryPool>>,
     runs: Mutex<HashMap<Uuid, Vec<Known>>>,
 }
 
@@ -26,6 +29,11 @@ struct Known {
 }
 
 impl Catalog {
+    /// Without any run. What runs hold in memory is told to the pool.
+    pub(crate) fn new(pool: Option<Arc<dyn MemoryPool>>) -> Self {
+        Self { pool, runs: Mutex::default() }
+    }
+
     /// Runs of a data file with so many rows.
     pub(crate) fn add(&self, dir: &Path, file: Uuid, rows: u64, records: &[RunRecord]) {
         if records.is_empty() {
@@ -41,7 +49,8 @@ impl Catalog {
                 StoredRun::Inline(bytes) => Place::Inline(Bytes::from(bytes.clone())),
             };
             known.retain(|known| known.definition != record.definition);
-            let run = Arc::new(Run::new(place, rows));
+            let memory = self.pool.as_ref().map(|pool| MemoryConsumer::new("cayenne index").register(pool));
+            let run = Arc::new(Run::new(place, rows, memory));
             known.push(Known { definition: record.definition.clone(), run, usable: true });
         }
     }

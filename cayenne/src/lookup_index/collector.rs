@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -15,6 +15,7 @@ use super::definition::{Definition, definitions};
 use super::hasher::Hasher;
 use super::run::{Entry, RunWriter};
 use crate::error::{Error, Result};
+use crate::failpoint::Step;
 use crate::layout;
 use crate::partition::Inner;
 use crate::schema::TableSchema;
@@ -53,6 +54,7 @@ pub(crate) struct Collector {
 }
 
 struct Collecting {
+    inner: Arc<Inner>,
     definition: Definition,
     hasher: Hasher,
     entries: Vec<Entry>,
@@ -85,6 +87,7 @@ impl Collector {
             // Fresh, so that a run that is made again never meets the one before.
             let name = layout::run_name(file, Uuid::new_v4());
             Ok(Some(Collecting {
+                inner: Arc::clone(inner),
                 hasher: Hasher::new(definition.columns.iter().map(|&column| schema.logical.field(column).data_type()))?,
                 definition,
                 entries: Vec::new(),
@@ -127,7 +130,7 @@ impl Collector {
         let Some(mut run) = self.runs.get_mut(number).and_then(Option::take) else { return };
         match self.take_in(&mut run, columns, rows).await {
             Ok(()) => self.runs[number] = Some(run),
-            Err(error) => given_up(&self.inner, &error),
+            Err(error) => run.give_up(&error),
         }
     }
 
@@ -177,28 +180,41 @@ impl Collector {
         for mut run in std::mem::take(&mut self.runs).into_iter().flatten() {
             match self.blocking(&mut run, move |run| run.finish(rows)).await {
                 Ok(stored) => records.push(RunRecord { definition: run.definition.text.clone(), stored }),
-                Err(error) => given_up(&self.inner, &error),
+                Err(error) => run.give_up(&error),
             }
         }
         if records.iter().any(|record| matches!(record.stored, StoredRun::File { .. })) {
             let dir = self.inner.dir.join(layout::RUNS);
             let synced = tokio::task::spawn_blocking(move || layout::sync_directory(&dir)).await;
             if !matches!(synced, Ok(Ok(()))) {
-                records.retain(|record| matches!(record.stored, StoredRun::Inline(_)));
+                records.retain(|record| match &record.stored {
+                    StoredRun::Inline(_) => true,
+                    StoredRun::File { name, .. } => {
+                        remove(&self.inner, &self.inner.dir.join(name));
+                        false
+                    }
+                });
             }
         }
         records
     }
 }
 
-fn given_up(inner: &Inner, error: &Error) {
-    tracing::warn!(partition = %inner.place, %error, "a data file gets no index; it is read in full until it has one");
+/// Removes the file of a run that nobody names.
+pub(super) fn remove(inner: &Inner, path: &Path) {
+    if inner.crashed() {
+        return;
+    }
+    if let Err(error) = layout::remove_file(path) {
+        tracing::warn!(partition = %inner.place, %error, "cannot remove a part of an index; the next start will");
+    }
 }
 
 impl Collecting {
     /// What stands in its place while it is worked on.
     fn nothing(of: &Self) -> Result<Self> {
         Ok(Self {
+            inner: Arc::clone(&of.inner),
             definition: of.definition.clone(),
             hasher: Hasher::new(of.hasher.types())?,
             entries: Vec::new(),
@@ -207,6 +223,13 @@ impl Collecting {
             path: of.path.clone(),
             writer: None,
         })
+    }
+
+    /// What there is of it on disk goes.
+    fn give_up(self, error: &Error) {
+        let partition = &self.inner.place;
+        tracing::warn!(%partition, %error, "a data file gets no index; it is read in full until it has one");
+        remove(&self.inner, &self.path);
     }
 
     /// Makes room for more entries. Whether there is any.
@@ -237,6 +260,7 @@ impl Collecting {
                 if let Some(dir) = self.path.parent().filter(|dir| !dir.exists()) {
                     layout::create_directory(dir)?;
                 }
+                self.inner.step(Step::CreateRun)?;
                 let file = File::options().write(true).create_new(true).open(&self.path).map_err(&failed)?;
                 RunWriter::new(BufWriter::new(file)).map_err(&failed)?
             }
@@ -258,6 +282,7 @@ impl Collecting {
         let Some(writer) = self.writer.take() else { return Err(failed(io::Error::other("it has no writer"))) };
         let (out, bytes) = writer.finish(rows).map_err(&failed)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error).map_err(&failed)?;
+        self.inner.step(Step::SyncRun)?;
         file.sync_all().map_err(self.failed("sync"))?;
         Ok(StoredRun::File { name: self.name.clone(), bytes })
     }

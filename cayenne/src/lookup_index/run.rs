@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use datafusion::execution::memory_pool::MemoryReservation;
 use xxhash_rust::xxh64::xxh64;
 
 /// Begins and ends a run of this format.
@@ -106,11 +107,34 @@ pub(crate) struct Run {
     /// Rows of the data file.
     rows: u64,
     directory: OnceLock<Directory>,
+    /// Of what it holds in memory.
+    memory: Option<MemoryReservation>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Directory {
     segments: Vec<Vec<Block>>,
+}
+
+impl Directory {
+    fn memory(&self) -> usize {
+        self.segments.iter().map(Vec::len).sum::<usize>() * size_of::<Block>()
+    }
+}
+
+/// A directory that is kept, or one that is read for this time only.
+enum Kept<'a> {
+    Always(&'a Directory),
+    Once(Directory),
+}
+
+impl Kept<'_> {
+    fn get(&self) -> &Directory {
+        match self {
+            Kept::Always(directory) => directory,
+            Kept::Once(directory) => directory,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,9 +147,13 @@ struct Block {
 }
 
 impl Run {
-    /// Of a data file with so many rows. Nothing is read yet.
-    pub(crate) fn new(place: Place, rows: u64) -> Self {
-        Self { place, rows, directory: OnceLock::new() }
+    /// Of a data file with so many rows. Nothing is read yet. What is in memory is told to the reservation.
+    pub(crate) fn new(place: Place, rows: u64, memory: Option<MemoryReservation>) -> Self {
+        if let (Place::Inline(bytes), Some(memory)) = (&place, &memory) {
+            // It is there already, and small.
+            memory.grow(bytes.len());
+        }
+        Self { place, rows, directory: OnceLock::new(), memory }
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -138,8 +166,22 @@ impl Run {
             Place::Inline(bytes) => bytes.len(),
             Place::File { .. } => 0,
         };
-        let blocks = self.directory.get().map_or(0, |directory| directory.segments.iter().map(Vec::len).sum());
-        inline + blocks * size_of::<Block>()
+        inline + self.directory.get().map_or(0, Directory::memory)
+    }
+
+    /// Keeps the directory for the next time if there is memory for it.
+    fn keep(&self, directory: Directory) -> Kept<'_> {
+        let bytes = directory.memory();
+        if self.memory.as_ref().is_some_and(|memory| memory.try_grow(bytes).is_err()) {
+            return Kept::Once(directory);
+        }
+        let mut own = Some(directory);
+        let kept = self.directory.get_or_init(|| own.take().unwrap_or_default());
+        if let (Some(_), Some(memory)) = (own, &self.memory) {
+            // Somebody else was faster.
+            memory.shrink(bytes);
+        }
+        Kept::Always(kept)
     }
 
     /// Calls `found` with the position of every row that has one of these hashes, which are sorted; a position may come twice.
@@ -149,13 +191,10 @@ impl Run {
     pub(crate) fn find(&self, hashes: &[u64], mut found: impl FnMut(u32)) -> io::Result<()> {
         let reader = Reader::open(&self.place)?;
         let directory = match self.directory.get() {
-            Some(directory) => directory,
-            None => {
-                let read = reader.directory(self.rows)?;
-                self.directory.get_or_init(|| read)
-            }
+            Some(directory) => Kept::Always(directory),
+            None => self.keep(reader.directory(self.rows)?),
         };
-        for blocks in &directory.segments {
+        for blocks in &directory.get().segments {
             let mut at: Option<(usize, Vec<u8>)> = None;
             for &hash in hashes {
                 let begin = blocks.partition_point(|block| block.last < hash);
@@ -339,12 +378,12 @@ mod tests {
                 segments.iter().flatten().filter(|(hash, _)| asked.contains(hash)).map(|(_, row)| *row).collect();
             expected.sort_unstable();
             let bytes = written(segments, 7);
-            let run = Run::new(Place::Inline(bytes.clone().into()), 7);
+            let run = Run::new(Place::Inline(bytes.clone().into()), 7, None);
             prop_assert_eq!(find(&run, &asked).unwrap(), expected.clone());
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("x.idx");
             std::fs::write(&path, &bytes).unwrap();
-            let run = Run::new(Place::File { name: "x".to_owned(), path, bytes: bytes.len() as u64 }, 7);
+            let run = Run::new(Place::File { name: "x".to_owned(), path, bytes: bytes.len() as u64 }, 7, None);
             prop_assert_eq!(find(&run, &asked).unwrap(), expected);
             run.verify().unwrap();
         }
@@ -355,7 +394,7 @@ mod tests {
         let segment: Vec<Entry> = (0..600u32).map(|row| (u64::from(row % 40), row)).collect();
         let bytes = written(vec![segment.clone(), segment], 1200);
         let all: Vec<u64> = (0..40).collect();
-        let run = |bytes: Vec<u8>, rows| Run::new(Place::Inline(bytes.into()), rows);
+        let run = |bytes: Vec<u8>, rows| Run::new(Place::Inline(bytes.into()), rows, None);
         assert_eq!(find(&run(bytes.clone(), 1200), &all).unwrap().len(), 1200);
         assert!(find(&run(bytes.clone(), 1201), &all).is_err(), "of another file");
         for at in (MAGIC.len()..bytes.len()).step_by(7) {

@@ -38,8 +38,8 @@ use crate::schema::TableSchema;
 use crate::stats::{DataSummary, WriteSummary};
 pub(crate) use change::{Expired, NewWrite};
 use format::FORMAT;
-pub(crate) use schemas::decode_schema;
 use schemas::encode_schema;
+pub(crate) use schemas::{decode_defaults, decode_schema};
 pub(crate) use sync_group::{Committed, SyncGroup};
 
 /// A data file as the metastore knows it.

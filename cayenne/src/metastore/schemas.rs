@@ -125,7 +125,7 @@ fn encode_defaults(defaults: &BTreeMap<String, ScalarValue>) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
-fn decode_defaults(bytes: &[u8]) -> std::result::Result<BTreeMap<String, ScalarValue>, String> {
+pub(crate) fn decode_defaults(bytes: &[u8]) -> std::result::Result<BTreeMap<String, ScalarValue>, String> {
     let mut reader = StreamReader::try_new(Cursor::new(bytes), None).map_err(|error| error.to_string())?;
     let batch = reader.next().ok_or("there is no row")?.map_err(|error| error.to_string())?;
     let mut defaults = BTreeMap::new();

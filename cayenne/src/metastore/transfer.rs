@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
+use uuid::Uuid;
 
 use super::{FORMAT, Metastore, format, signed, unsigned};
 use crate::error::{Error, Result};
@@ -13,6 +14,7 @@ use crate::options::PartitionIdentity;
 use crate::transfer::PartitionManifest;
 use crate::transfer::encoding::{Blob, Checksum};
 use crate::transfer::manifest::{self, ManifestFile, ManifestSchema, ManifestVector, ManifestWrite, Setting};
+use crate::transfer::staged::{StagedManifest, StagedVector};
 
 /// Settings that say what the directory is, not what the table is.
 const OWN: [&str; 4] = ["format", "table", "partition", "partition_id"];
@@ -25,6 +27,10 @@ const EXPORT_FILES: &str = "
         ON v.file = f.path AND v.added_generation <= ?1 AND (v.removed_generation IS NULL OR ?1 < v.removed_generation)
     WHERE f.added_generation <= ?1 AND (f.removed_generation IS NULL OR ?1 < f.removed_generation)
     ORDER BY f.file_id";
+
+const EXPORT_STAGED: &str = "
+    SELECT f.path, f.bytes, f.sha256, f.rows, f.schema_id, f.column_stats, f.write_id, 0, 0, NULL, NULL, NULL, NULL
+    FROM files f WHERE f.write_id = ?1 AND f.added_generation IS NULL ORDER BY f.file_id";
 
 impl Metastore {
     /// A version in one of its generations. Somebody must have it pinned.
@@ -53,7 +59,7 @@ impl Metastore {
             Some(id) => self.export_write(&id)?,
             None => None,
         };
-        let files = self.export_files(generation)?;
+        let files = self.export_files(EXPORT_FILES, &signed(generation))?;
         let deleted = |file: &ManifestFile| file.deleted.as_ref().map_or(0, |vector| vector.rows);
         let exported = PartitionManifest {
             format: manifest::FORMAT,
@@ -75,6 +81,62 @@ impl Metastore {
         };
         exported.check()?;
         Ok(exported)
+    }
+
+    /// A write that is staged, at a partition whose current version and its number of files are given and where all of `staged`
+    /// are staged. `None` if it is not.
+    pub(crate) fn export_staged(
+        &self,
+        identity: &PartitionIdentity,
+        write_id: Uuid,
+        (version, version_files): (u64, u64),
+        staged: Vec<Uuid>,
+    ) -> Result<Option<StagedManifest>> {
+        let Some(record) = self.write(write_id)?.filter(|record| record.version.is_none()) else { return Ok(None) };
+        let id = write_id.to_string();
+        let Some(write) = self.export_write(&id)? else { return Ok(None) };
+        let schemas = self.export_schemas().map_err(self.failed("export a write"))?;
+        let schema = schemas.into_iter().find(|schema| schema.id == write.schema_id);
+        let schema = schema.ok_or_else(|| self.damaged(format!("there is no schema {}", write.schema_id)))?;
+        let published_by = self
+            .connection
+            .query_row("SELECT write_id FROM versions WHERE version = ?1", params![signed(version)], |row| {
+                row.get::<_, Option<String>>(0)
+            })
+            .optional()
+            .map_err(self.failed("export a write"))?
+            .flatten();
+        let raw: Vec<(String, Vec<u8>, Vec<u8>)> = self
+            .connection
+            .prepare("SELECT file, positions, sha256 FROM staged_deletes WHERE write_id = ?1 ORDER BY file")
+            .and_then(|mut statement| {
+                statement.query_map(params![id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+            })
+            .map_err(self.failed("export a write"))?;
+        let deletes = raw
+            .into_iter()
+            .map(|(path, positions, sha256)| {
+                let sha256 = sha256.try_into().map_err(|_| self.damaged(format!("'{path}' has no SHA-256")))?;
+                let file = layout::file_id(&path)
+                    .ok_or_else(|| self.damaged(format!("'{path}' is not the name of a data file")))?;
+                Ok(StagedVector { file, positions: Blob(positions), sha256: Checksum(sha256) })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Some(StagedManifest {
+            format: manifest::FORMAT,
+            table: identity.table.clone(),
+            partition: identity.partition.clone(),
+            partition_id: identity.partition_id,
+            version,
+            version_files,
+            version_write: published_by.map(|id| self.parse_id(&id)).transpose()?,
+            schema,
+            write,
+            deleted_keys: record.deleted_keys.map(Blob),
+            deletes,
+            files: self.export_files(EXPORT_STAGED, &id)?,
+            staged,
+        }))
     }
 
     fn export_settings(&self) -> rusqlite::Result<BTreeMap<String, Setting>> {
@@ -137,12 +199,12 @@ impl Metastore {
             .map_err(self.failed("export a write"))
     }
 
-    fn export_files(&self, generation: u64) -> Result<Vec<ManifestFile>> {
+    fn export_files(&self, sql: &str, which: &dyn ToSql) -> Result<Vec<ManifestFile>> {
         type Vector = (i64, i64, Vec<u8>, Vec<u8>);
         type Raw = (String, i64, Vec<u8>, i64, i64, Vec<u8>, String, i64, i64, Option<Vector>);
         let raw: Vec<Raw> = self
             .connection
-            .prepare(EXPORT_FILES)
+            .prepare(sql)
             .and_then(|mut statement| {
                 let file = |row: &Row<'_>| {
                     let vector = match row.get::<_, Option<i64>>(9)? {
@@ -162,7 +224,7 @@ impl Metastore {
                         vector,
                     ))
                 };
-                statement.query_map(params![signed(generation)], file)?.collect()
+                statement.query_map(params![which], file)?.collect()
             })
             .map_err(self.failed("export files"))?;
         raw.into_iter()

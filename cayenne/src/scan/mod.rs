@@ -47,7 +47,7 @@ use uuid::Uuid;
 use vortex_datafusion::VortexSource;
 
 use crate::error::{Error, Result};
-use crate::keyed::lookup;
+use crate::keyed::lookup::{self, KeyFacts};
 use crate::lookup_index::narrow::narrow;
 use crate::pin::PinnedVersion;
 use crate::row_id::{FILE_COLUMN, ROW_COLUMN};
@@ -109,9 +109,9 @@ pub fn scan(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Arc<dyn Exe
     }
     let table = common_schema(pins)?;
     let first = pins.first().ok_or(Error::NoPartition)?;
-    let files = wanted_files(pins, request)?;
+    let (files, key) = wanted_files(pins, request)?;
     let total = pins.iter().map(|pin| pin.files().len()).sum();
-    scan_files(first, &table, files, total, request)
+    scan_narrowed(first, &table, files, key, total, request)
 }
 
 /// As [`scan`], of certain files out of `total`. They need not be visible in a version.
@@ -122,14 +122,26 @@ pub(crate) fn scan_files(
     total: usize,
     request: &ScanRequest,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    scan_narrowed(pin, table, files, None, total, request)
+}
+
+/// As [`scan_files`], of files that the index of keys may have left.
+fn scan_narrowed(
+    pin: &PinnedVersion,
+    table: &TableSchema,
+    files: Vec<PinnedFile>,
+    key: Option<KeyFacts>,
+    total: usize,
+    request: &ScanRequest,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let predicates = Predicates::split(&request.predicates);
     let keep = prune::prune(&files, &predicates.exact, &table.logical)?;
     let stored = stored(&files, &keep);
     let files: Vec<PinnedFile> = files.into_iter().zip(keep).filter_map(|(file, keep)| keep.then_some(file)).collect();
     let by_key: Option<u64> = files.iter().map(PinnedFile::selected_rows).sum();
     let (files, lookup) = narrow(files, &predicates.exact, table)?;
-    let pruning =
-        Pruning { total, pruned: total - files.len(), rows_by_key: by_key.filter(|rows| *rows > 0), stored, lookup };
+    let rows_by_key = by_key.filter(|rows| *rows > 0);
+    let pruning = Pruning { total, pruned: total - files.len(), rows_by_key, key, stored, lookup };
     // Rows that are missing here would make a wrong answer about the table.
     let partial = pruning.pruned > 0 || files.iter().any(|file| file.selected_rows().is_some());
 
@@ -138,7 +150,8 @@ pub(crate) fn scan_files(
         .with_expression_converter(Arc::new(ExactConverter::new(read_session())))
         .with_file_metadata_cache(cache);
     let bytes_read = MetricBuilder::new(vortex.metrics()).global_counter("bytes_read");
-    let vortex = vortex.with_vortex_reader_factory(Arc::new(LocalReaderFactory { bytes_read }));
+    let reads = MetricBuilder::new(vortex.metrics()).global_counter("reads");
+    let vortex = vortex.with_vortex_reader_factory(Arc::new(LocalReaderFactory { bytes_read, reads }));
     let vortex: Arc<dyn FileSource> = Arc::new(vortex);
     let vortex = if request.in_order { in_order(&vortex)? } else { vortex };
     let source: Arc<dyn FileSource> = Arc::new(CayenneSource::new(vortex, pruning));
@@ -258,12 +271,17 @@ fn common_columns(pins: &[PinnedVersion]) -> Result<&Arc<TableSchema>> {
     }
 }
 
-fn wanted_files(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Vec<PinnedFile>> {
+/// The files of a scan, or rows of them where the conditions fix the primary key; and what its index did.
+fn wanted_files(pins: &[PinnedVersion], request: &ScanRequest) -> Result<(Vec<PinnedFile>, Option<KeyFacts>)> {
     let only = request.files.as_deref();
-    let mut files = Vec::new();
+    let (mut files, mut key) = (Vec::new(), None::<KeyFacts>);
     for pin in pins {
         let by_key = if only.is_none() { lookup::narrow(pin, &request.predicates)? } else { None };
-        match by_key {
+        let narrowed = by_key.and_then(|(files, facts)| {
+            key.get_or_insert_default().add(facts);
+            files
+        });
+        match narrowed {
             Some(narrowed) => files.extend(narrowed),
             None => {
                 let wanted = pin.files().iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.file.id)));
@@ -271,7 +289,7 @@ fn wanted_files(pins: &[PinnedVersion], request: &ScanRequest) -> Result<Vec<Pin
             }
         }
     }
-    Ok(files)
+    Ok((files, key))
 }
 
 fn table_schema(schema: &SchemaRef, row_ids: bool) -> table_schema::TableSchema {

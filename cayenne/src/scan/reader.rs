@@ -96,12 +96,20 @@ fn positions(rows: &RoaringTreemap) -> VortexResult<StrictSortedBuffer<u64>> {
 pub(crate) struct LocalReaderFactory {
     /// Counts what is read of files.
     pub(crate) bytes_read: Count,
+    /// Counts how often.
+    pub(crate) reads: Count,
 }
+
+/// Small pieces that lie beside each other are read at once; large ones only when they are wanted, each by itself. The reader would also
+/// read what lies near and is wanted perhaps, such as the blocks that a filter turns out to exclude: on a local disk that is dearer
+/// than one more read.
+const TOGETHER: CoalesceConfig = CoalesceConfig::new(8 << 10, 256 << 10);
 
 /// Counts the bytes that are asked of a reader.
 struct CountedReads<R> {
     reader: R,
     bytes: Count,
+    reads: Count,
 }
 
 impl<R: VortexReadAt> VortexReadAt for CountedReads<R> {
@@ -110,7 +118,7 @@ impl<R: VortexReadAt> VortexReadAt for CountedReads<R> {
     }
 
     fn coalesce_config(&self) -> Option<CoalesceConfig> {
-        self.reader.coalesce_config()
+        Some(TOGETHER)
     }
 
     fn concurrency(&self) -> usize {
@@ -128,6 +136,7 @@ impl<R: VortexReadAt> VortexReadAt for CountedReads<R> {
         alignment: Alignment,
     ) -> BoxFuture<'static, VortexResult<BufferHandle>> {
         self.bytes.add(length);
+        self.reads.add(1);
         self.reader.read_at(offset, length, alignment)
     }
 }
@@ -147,6 +156,6 @@ impl VortexReaderFactory for LocalReaderFactory {
                 file: pinned.entry.file.name.clone(),
                 source: Box::new(source),
             })?;
-        Ok(Arc::new(CountedReads { reader, bytes: self.bytes_read.clone() }))
+        Ok(Arc::new(CountedReads { reader, bytes: self.bytes_read.clone(), reads: self.reads.clone() }))
     }
 }

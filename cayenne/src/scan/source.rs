@@ -20,6 +20,7 @@ use futures::{FutureExt, StreamExt, stream};
 use object_store::ObjectStore;
 
 use super::reader::PinnedFile;
+use crate::keyed::lookup::KeyFacts;
 use crate::lookup_index::narrow::LookupFacts;
 use crate::verify::verify_file;
 
@@ -30,6 +31,8 @@ pub(crate) struct Pruning {
     pub(crate) pruned: usize,
     /// How many rows are read, if the primary key says which.
     pub(crate) rows_by_key: Option<u64>,
+    /// What the index of the primary key did, if the conditions fix the key.
+    pub(crate) key: Option<KeyFacts>,
     /// What the files hold.
     pub(crate) stored: Stored,
     /// What an index did, in tables that have some.
@@ -57,6 +60,9 @@ pub(crate) struct Stored {
 /// | `rows_total`, `rows_pruned` | their rows |
 /// | `rows_deleted` | rows of the other files that are deleted, and left out by position |
 /// | `bytes_total`, `bytes_read` | of the other files, and what was read of them: zones and columns that nobody needs are not |
+/// | `reads` | in how many pieces |
+/// | `key_lookup(exact)`, `…(filter)`, `…(none)` | partitions in which the index of the primary key knew the rows, knew files in which they may be, or knew nothing of the version |
+/// | `rows_by_key` | rows that it named |
 /// | `lookup_index(a, b)` | scans that the index over `(a, b)` served; `lookup_index_none(reason)` those that none did |
 /// | `candidate_files`, `candidate_rows` | files in which an index found rows that may match, and these rows |
 /// | `uncovered_files` | files that are read in full because the index does not have them yet |
@@ -69,7 +75,7 @@ pub(crate) struct CayenneSource {
 
 impl CayenneSource {
     pub(crate) fn new(vortex: Arc<dyn FileSource>, pruning: Pruning) -> Self {
-        let Pruning { total, pruned, stored, ref lookup, .. } = pruning;
+        let Pruning { total, pruned, rows_by_key, key, stored, ref lookup } = pruning;
         let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         for (name, count) in [
             ("files_total", total),
@@ -80,6 +86,12 @@ impl CayenneSource {
             ("bytes_total", number(stored.bytes)),
         ] {
             MetricBuilder::new(vortex.metrics()).global_counter(name).add(count);
+        }
+        for (how, count) in key.iter().flat_map(KeyFacts::counts) {
+            MetricBuilder::new(vortex.metrics()).global_counter(format!("key_lookup({how})")).add(count);
+        }
+        if let Some(rows) = rows_by_key {
+            MetricBuilder::new(vortex.metrics()).global_counter("rows_by_key").add(number(rows));
         }
         if let Some(facts) = lookup {
             // Metrics are all that comes back from another process: so the name says which index it was.
@@ -219,12 +231,15 @@ impl FileSource for CayenneSource {
     }
 
     fn fmt_extra(&self, format: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
-        let Pruning { total, pruned, rows_by_key, ref lookup, .. } = self.pruning;
+        let Pruning { total, pruned, rows_by_key, key, ref lookup, .. } = self.pruning;
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, ", files_total={total}, files_pruned={pruned}")?;
                 if let Some(rows) = rows_by_key {
                     write!(f, ", rows_by_key={rows}")?;
+                }
+                for (how, _) in key.iter().flat_map(KeyFacts::counts) {
+                    write!(f, ", key_lookup={how}")?;
                 }
                 if let Some(lookup) = lookup {
                     write!(f, "{lookup}")?;

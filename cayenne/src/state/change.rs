@@ -144,6 +144,58 @@ impl State {
         Ok(self.change(current.version, current.generation + 1, removed, added, sequence, vectors))
     }
 
+    /// What it takes for the current version, if it is `version`, to have just the files `named`, of which `added` are not part of
+    /// it yet, and just the rows `deleted` of them deleted. Refused when a staged write counts on positions of a file that
+    /// would go, and when these would not be the same rows.
+    pub(crate) fn plan_alignment(
+        &self,
+        version: u64,
+        rows: u64,
+        named: &HashSet<Uuid>,
+        added: Vec<Arc<DataFile>>,
+        deleted: &Deletes,
+    ) -> Result<Change, Refusal> {
+        let current = &self.current;
+        if current.version != version {
+            return Err(format!("the files are of version {version} and version {} is current", current.version));
+        }
+        let held = self.held();
+        let (mut removed, mut vectors) = (Vec::new(), Vec::new());
+        for entry in current.files.iter() {
+            let (file, name) = (&entry.file, &entry.file.name);
+            if !named.contains(&file.id) {
+                if held.contains(&file.id) {
+                    return Err(format!("a staged write deletes rows of data file '{name}'"));
+                }
+                removed.push(Arc::clone(file));
+                continue;
+            }
+            match (&entry.deleted, deleted.get(&file.id)) {
+                (None, None) => {}
+                (Some(before), Some(now)) if **before == *now => {}
+                // A vector holds all that the one before it held.
+                (before, Some(now))
+                    if before.as_ref().is_none_or(|before| before.positions().is_subset(now.positions())) =>
+                {
+                    vectors.push((Arc::clone(file), Arc::new(now.clone())));
+                }
+                _ => return Err(format!("other rows of data file '{name}' have been deleted")),
+            }
+        }
+        for file in &added {
+            if let Some(vector) = deleted.get(&file.id) {
+                vectors.push((Arc::clone(file), Arc::new(vector.clone())));
+            }
+        }
+        let sequence = current.generation;
+        let change = self.change(version, current.generation + 1, removed, added, sequence, vectors);
+        let found: u64 = change.view.files.iter().map(VisibleFile::rows).sum();
+        if found != rows || current.files.iter().map(VisibleFile::rows).sum::<u64>() != rows {
+            return Err(format!("the files hold {found} rows instead of {rows}"));
+        }
+        Ok(change)
+    }
+
     /// Files whose positions staged writes count on.
     pub(crate) fn held(&self) -> HashSet<Uuid> {
         self.staged.values().flat_map(|write| write.deletes.keys().copied()).collect()

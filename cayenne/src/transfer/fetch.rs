@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::encoding::Checksum;
 use super::install::InstallOptions;
-use super::manifest::{ManifestFile, PartitionManifest};
+use super::manifest::ManifestFile;
 use super::source::FileSource;
 use crate::error::{Error, Place, Result};
 use crate::layout;
@@ -34,10 +34,12 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Brings the files of a manifest into one directory.
 pub(super) struct Fetch<'a> {
     pub(super) dir: &'a Path,
-    pub(super) manifest: &'a PartitionManifest,
+    pub(super) files: &'a [ManifestFile],
     pub(super) place: Arc<Place>,
     pub(super) source: Arc<dyn FileSource>,
     pub(super) options: &'a InstallOptions,
+    /// Nobody else brings files into the directory: what is incomplete there can go.
+    pub(super) alone: bool,
 }
 
 /// Some bytes of a file, and the memory that they are charged to.
@@ -51,14 +53,16 @@ struct Piece {
 impl Fetch<'_> {
     /// The files that are not in the directory yet. Those that are were read again, which is cheaper than fetching them.
     pub(super) async fn missing(&self) -> Result<Vec<Arc<ManifestFile>>> {
-        let files = self.manifest.files.clone();
+        let (files, alone) = (self.files.to_vec(), self.alone);
         let (dir, older) = (self.dir.to_path_buf(), self.options.older_copy.clone());
         let progress = Arc::clone(&self.options.progress);
         let total = files.iter().map(|file| file.bytes).sum();
         progress.total_bytes.store(total, Ordering::Relaxed);
         progress.done_bytes.store(0, Ordering::Relaxed);
         self.blocking(move || {
-            remove_partial(&dir.join(layout::FILES))?;
+            if alone {
+                remove_partial(&dir.join(layout::FILES))?;
+            }
             let mut missing = Vec::new();
             for file in files {
                 if is_whole(&dir.join(file.name()), &file) || take_over(older.as_deref(), &dir, &file)? {
@@ -229,7 +233,8 @@ fn take_over(older: Option<&Path>, dir: &Path, file: &ManifestFile) -> Result<bo
     Ok(fs::hard_link(&source, &target).is_ok())
 }
 
-fn remove_partial(files: &Path) -> Result<()> {
+/// Removes files that are not complete.
+pub(crate) fn remove_partial(files: &Path) -> Result<()> {
     let failed = |source| Error::io("list", files, source);
     for entry in fs::read_dir(files).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

@@ -124,7 +124,8 @@ impl Partition {
             })
             .await?
         };
-        let fetch = Fetch { dir: &dir, manifest, place: Arc::clone(&place), source, options: install };
+        let place_of = Arc::clone(&place);
+        let fetch = Fetch { dir: &dir, files: &manifest.files, place: place_of, source, options: install, alone: true };
         let missing = fetch.missing().await?;
         options.disk.check_copy(&dir, &place, missing.iter().map(|file| file.bytes).sum())?;
         fetch.fetch(missing).await?;

@@ -13,16 +13,23 @@
 //! * `fetch` – data files into a directory: by ranges, verified, resumable
 //! * `install` – the order of steps, so that a half-made copy is never opened
 //!
+//! * [`staged`] – the same for a staged write, which a replica stages too
+//! * `align` – a replica takes over how the rows of its version lie in files
+//!
 //! Manifest and files say all that the version's rows need, deleted rows and the last write included. Staged writes and
 //! older versions are not part of a copy.
 
+mod align;
 pub mod encoding;
 mod export;
-mod fetch;
+pub(crate) mod fetch;
 mod install;
 pub mod manifest;
 pub mod source;
+pub mod staged;
 
+pub use align::Alignment;
 pub use install::{InstallLimit, InstallOptions, InstallProgress};
 pub use manifest::{ManifestFile, PartitionManifest};
 pub use source::FileSource;
+pub use staged::{StagedFiles, StagedManifest};

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -31,12 +32,17 @@ impl FileSource for PinnedVersion {
             let message = format!("data file '{}' is not part of version {}", file.name(), self.version());
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         };
-        let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
-        let read = move || -> io::Result<Bytes> {
-            let mut bytes = vec![0; length];
-            File::open(path)?.read_exact_at(&mut bytes, range.start)?;
-            Ok(Bytes::from(bytes))
-        };
-        tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+        read_file(path, range).await
     }
+}
+
+/// Bytes of a file on this disk.
+pub(super) async fn read_file(path: PathBuf, range: Range<u64>) -> io::Result<Bytes> {
+    let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+    let read = move || -> io::Result<Bytes> {
+        let mut bytes = vec![0; length];
+        File::open(path)?.read_exact_at(&mut bytes, range.start)?;
+        Ok(Bytes::from(bytes))
+    };
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }

@@ -429,3 +429,66 @@ async fn options_of_an_open_partition_are_checked_and_follow_its_columns() {
     let drop = SchemaChange::Drop { path: vec!["title".to_owned()] };
     assert!(matches!(partition.alter(Uuid::new_v4(), drop).await, Err(Error::SchemaChangeRefused { .. })));
 }
+
+/// Rows `from..to` that do not compress: so many numbers, so many texts of so many times 16 characters.
+fn wide_rows(shape: Shape, from: i64, to: i64) -> RecordBatch {
+    let mix =
+        |n: i64, by: usize| (n.wrapping_mul(2 * by as i64 + 17) ^ (n >> 7)).wrapping_mul(6_364_136_223_846_793_005);
+    let numbers = (0..shape.numbers)
+        .map(|by| Arc::new(Int64Array::from_iter_values((from..to).map(|n| mix(n, by) >> 20))) as ArrayRef);
+    let text =
+        |n: i64, by: usize| (0..shape.words).map(|word| format!("{:016x}", mix(n, by + 31 * word))).collect::<String>();
+    let texts = (0..shape.texts)
+        .map(|by| Arc::new(StringViewArray::from_iter_values((from..to).map(|n| text(n, by)))) as ArrayRef);
+    RecordBatch::try_new(shape.schema(), numbers.chain(texts).collect()).unwrap()
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    numbers: usize,
+    texts: usize,
+    words: usize,
+    rows: i64,
+}
+
+impl Shape {
+    fn schema(self) -> SchemaRef {
+        let numbers = (0..self.numbers).map(|n| Field::new(format!("n{n}"), DataType::Int64, false));
+        let texts = (0..self.texts).map(|n| Field::new(format!("t{n}"), DataType::Utf8View, true));
+        Arc::new(Schema::new(numbers.chain(texts).collect::<Vec<_>>()))
+    }
+}
+
+/// What is just larger than the pool has to go to the disk, whatever it is and whatever it is ordered by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_little_more_than_the_pool_holds_is_sorted_all_the_same() {
+    const POOL: usize = 43 << 20;
+    const FILES: i64 = 4;
+    let named = |columns: &[&str]| columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let usual = Shape { numbers: 3, texts: 1, words: 4, rows: 420_000 };
+    let many_columns = Shape { numbers: 11, texts: 5, words: 1, rows: 208_000 };
+    let long_texts = Shape { numbers: 1, texts: 1, words: 128, rows: 22_000 };
+    for (shape, row_order) in [
+        (usual, RowOrder::Clustered(named(&["n0", "n1", "n2"]))),
+        (many_columns, RowOrder::Sorted(named(&["n1", "t3", "n0"]))),
+        (long_texts, RowOrder::Sorted(named(&["n0"]))),
+    ] {
+        let what = format!("{shape:?} {row_order:?}");
+        let dir = TempDir::new().unwrap();
+        let options = PartitionOptions { row_order: row_order.clone(), ..eager() };
+        let partition = Partition::create(&dir.path().join("p"), identity(), shape.schema(), options).unwrap();
+        let (mut bytes, rows) = (0, shape.rows / FILES);
+        for file in 0..FILES {
+            let batch = wide_rows(shape, file * rows, (file + 1) * rows);
+            bytes += batch.get_array_memory_size();
+            put(&partition, WriteMode::Append, &[batch]).await;
+        }
+        assert!(bytes > POOL, "{what}: {bytes}");
+        let spill = dir.path().join("spill");
+        std::fs::create_dir(&spill).unwrap();
+        let resources = CompactionResources::new(POOL, Some(spill)).unwrap();
+        let report = partition.compact_all(&resources).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!((report.passes, report.rows), (1, shape.rows as u64), "{what}");
+        assert_eq!(resources.memory_pool().reserved(), 0, "{what}");
+    }
+}

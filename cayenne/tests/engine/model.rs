@@ -43,6 +43,8 @@ enum Op {
     Race,
     Rewrite,
     Compact,
+    /// Makes the indexes that are missing.
+    Index,
     /// Something is published while files are rewritten.
     RewriteRace,
     Pin,
@@ -62,6 +64,7 @@ const OPS: &[(u64, Op)] = &[
     (4, Op::Race),
     (5, Op::Rewrite),
     (4, Op::Compact),
+    (2, Op::Index),
     (3, Op::RewriteRace),
     (3, Op::Pin),
     (3, Op::CollectGarbage),
@@ -140,6 +143,7 @@ impl World {
             target_file_bytes: 16 << 10,
             retention: Retention { versions: 0, grace: Duration::from_secs(60) },
             compaction: CompactionOptions { trigger_files: 3, ..CompactionOptions::default() },
+            indexes: vec![vec!["value".to_owned()]],
             failpoints: Some(Arc::clone(&self.trap) as Arc<dyn Failpoints>),
             ..PartitionOptions::default()
         }
@@ -279,6 +283,10 @@ impl World {
                     _ => self.partition().compact_all(&resources).await.map(|_| ()),
                 }
             }
+            Op::Index => {
+                let resources = CompactionResources::new(16 << 20, None)?;
+                self.partition().build_indexes(&resources).await.map(|_| ())
+            }
             Op::RewriteRace => self.rewrite_race().await,
             Op::Pin => {
                 if self.pins.len() >= 3 {
@@ -296,7 +304,12 @@ impl World {
                 let current = partition.version();
                 self.history.retain(|version, _| *version == current || pinned.contains(version));
                 if pinned.is_empty() && !self.litter {
-                    assert_eq!(data_files(&self.dir).len() as u64, partition.summary().files, "only what is needed");
+                    let files = data_files(&self.dir);
+                    assert_eq!(files.len() as u64, partition.summary().files, "only what is needed");
+                    for run in run_files(&self.dir) {
+                        let of = run.split('-').next().unwrap();
+                        assert!(files.contains(&format!("{of}.vortex")), "index {run} is of no file");
+                    }
                 }
                 Ok(())
             }
@@ -496,6 +509,11 @@ impl World {
         let (version, rows) = self.history.iter().nth(index).unwrap();
         let old = partition.pin(Some(*version)).unwrap();
         assert_eq!(read(&old, 1, None).await, *rows, "{op:?}, version {version}");
+        if let Some(&value) = self.rows.values().nth(index) {
+            let same: Vec<i64> =
+                self.rows.iter().filter(|(_, there)| **there == value && value % 9 != 0).map(|(id, _)| *id).collect();
+            assert_eq!(find(&pin, value).await, same, "{op:?}, rows with {value}");
+        }
         if self.below(8) == 0 {
             let named: usize = row_ids(&pin, |_| true).await.iter().map(RecordBatch::num_rows).sum();
             assert_eq!(named, self.rows.len());
@@ -521,6 +539,23 @@ async fn read(pin: &PinnedVersion, streams: usize, from: Option<i64>) -> ReadRow
     let rows: BTreeMap<i64, Option<i64>> = ids_of(&all).into_iter().zip(values.iter()).collect();
     assert_eq!(rows.len(), all.num_rows(), "no row comes twice");
     ReadRows(rows)
+}
+
+/// Ids of the rows with a value, found by the index where there is one.
+async fn find(pin: &PinnedVersion, value: i64) -> Vec<i64> {
+    let df_schema = DFSchema::try_from(schema()).unwrap();
+    let equal = SessionContext::new().create_physical_expr(col("value").eq(lit(value)), &df_schema).unwrap();
+    let request = ScanRequest { predicates: vec![equal], ..ScanRequest::default() };
+    let mut found: Vec<i64> =
+        run(scan(std::slice::from_ref(pin), &request).unwrap()).await.iter().flat_map(ids_of).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Names of the files that hold runs of indexes.
+fn run_files(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir.join("lookup_index")) else { return Vec::new() };
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[derive(Debug)]

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use cayenne::*;
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::harness::*;
+use crate::keyed::reopen;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_stop_at_the_high_water_mark_and_everything_else_goes_on() {
@@ -80,7 +81,47 @@ async fn open_files_are_accounted_in_the_pool() {
     assert_eq!(pool.reserved(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn indexes_are_accounted_in_the_pool() {
+    let home = TempDir::new().unwrap();
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(16 << 20));
+    let options = PartitionOptions {
+        memory_pool: Some(Arc::clone(&pool)),
+        retention: Retention { versions: 0, grace: Duration::ZERO },
+        indexes: vec![vec!["name".to_owned()]],
+        ..PartitionOptions::default()
+    };
+    let partition = Partition::create(&home.path().join("p"), identity(), numbers_schema(), options).unwrap();
+    put(&partition, WriteMode::Append, &[numbers(0, 20_000)]).await;
+    assert_eq!((pool.reserved(), partition.index_bytes().0), (0, 0), "nothing was looked up yet");
+    let (ours, memory) = sessions(vec![partition.clone()], vec![numbers(0, 20_000)], 1);
+    let query = "SELECT * FROM t WHERE name = 'name of number 77'";
+
+    // A look-up without a free byte finds its rows all the same, and keeps nothing.
+    let all = MemoryConsumer::new("somebody else").register(&pool);
+    all.grow(16 << 20);
+    same(&ours, &memory, query).await;
+    assert_eq!(partition.index_bytes().0, 0);
+    drop(all);
+    same(&ours, &memory, query).await;
+    let held = partition.index_bytes().0;
+    assert!(held > 0);
+    assert_eq!(pool.reserved(), held);
+
+    // It goes with the files.
+    put(&partition, WriteMode::Overwrite, &[]).await;
+    partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await.unwrap();
+    assert_eq!((pool.reserved(), partition.index_bytes().0), (0, 0));
+    // A small one is in memory at once.
+    put(&partition, WriteMode::Append, &[numbers(0, 100)]).await;
+    let held = partition.index_bytes().0;
+    assert!(held > 0);
+    assert_eq!(pool.reserved(), held);
+    drop((ours, memory, partition));
+}
+
 /// A file system of a few megabytes, which only root can make.
+#[derive(Debug)]
 struct SmallDisk {
     home: TempDir,
 }
@@ -156,4 +197,88 @@ async fn a_partition_on_a_full_disk_opens_and_reads_and_recovers() {
     assert_eq!(ids(&partition, None).await, (0..3_000).collect::<Vec<_>>());
     assert!(partition.verify().await.unwrap().damaged.is_empty());
     assert_eq!(data_files(&dir).len() as u64, partition.summary().files);
+}
+
+/// The disk fills up at a step of a rewriting or of making an index.
+#[derive(Debug)]
+struct FillAt {
+    step: Step,
+    disk: Arc<SmallDisk>,
+    done: AtomicBool,
+}
+
+impl Failpoints for FillAt {
+    fn at(&self, step: Step) -> Outcome {
+        if step == self.step && !self.done.swap(true, Ordering::SeqCst) {
+            self.disk.fill();
+        }
+        Outcome::Continue
+    }
+}
+
+/// Steps of a compaction and of an index that need room, or come after one that did.
+const REWRITING: [Step; 14] = [
+    Step::CompactionPicked,
+    Step::CreateFile,
+    Step::FileCreated,
+    Step::WriteBytes,
+    Step::CreateRun,
+    Step::SyncRun,
+    Step::SyncFile,
+    Step::VerifyFile,
+    Step::SyncDirectory,
+    Step::Replace,
+    Step::Replaced,
+    Step::DropRuns,
+    Step::RecordRuns,
+    Step::RunsRecorded,
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_fills_up_during_a_rewriting_costs_no_row_and_leaves_nothing() {
+    let index = |column: &str| vec![vec![column.to_owned()]];
+    for step in REWRITING {
+        let Some(disk) = SmallDisk::new().map(Arc::new) else { return };
+        let dir = disk.path().join("p");
+        let hook = Arc::new(FillAt { step, disk: Arc::clone(&disk), done: AtomicBool::new(false) });
+        let options = |failpoints| PartitionOptions {
+            retention: Retention { versions: 0, grace: Duration::ZERO },
+            indexes: index("id"),
+            failpoints,
+            ..PartitionOptions::default()
+        };
+        let partition = Partition::create(&dir, identity(), numbers_schema(), options(None)).unwrap();
+        for part in 0..3 {
+            put(&partition, WriteMode::Append, &[numbers(part * 2_000, (part + 1) * 2_000)]).await;
+        }
+        drop(partition);
+        let partition = Partition::open(&dir, options(Some(Arc::clone(&hook) as Arc<dyn Failpoints>))).unwrap();
+        let resources = CompactionResources::new(32 << 20, None).unwrap();
+        let all: Vec<i64> = (0..6_000).collect();
+        let compacted = partition.compact_all(&resources).await;
+        partition.tune(Tuning { indexes: index("name"), ..partition.tuning().as_ref().clone() }).unwrap();
+        let indexed = partition.build_indexes(&resources).await;
+        assert!(hook.done.load(Ordering::SeqCst), "{step:?} is never met");
+        assert_eq!(ids(&partition, None).await, all, "{step:?}: {compacted:?}, {indexed:?}");
+        drop(partition);
+
+        // It starts twice on the full disk, and again when there is room; each time with the same rows and files.
+        disk.fill();
+        for _ in 0..2 {
+            let partition = reopen(&dir, options(None)).await;
+            assert_eq!(ids(&partition, None).await, all, "{step:?}, full");
+            assert_eq!(partition.version(), 3, "{step:?}");
+        }
+        disk.make_room();
+        let partition = reopen(&dir, options(None)).await;
+        partition.collect_garbage(SystemTime::now() + Duration::from_secs(1)).await.unwrap();
+        assert_eq!(data_files(&dir).len() as u64, partition.summary().files, "{step:?}: no orphans");
+        partition.compact_all(&resources).await.unwrap();
+        assert_eq!(partition.summary().files, 1, "{step:?}");
+        let report = partition.build_indexes(&resources).await.unwrap();
+        assert_eq!(report.covered, report.files, "{step:?}");
+        put(&partition, WriteMode::Append, &[numbers(6_000, 6_010)]).await;
+        assert_eq!(ids(&partition, None).await, (0..6_010).collect::<Vec<_>>(), "{step:?}");
+        assert!(partition.verify().await.unwrap().damaged.is_empty(), "{step:?}");
+    }
 }

@@ -45,7 +45,7 @@ impl PartitionHost {
         }
         if let Some(runner) = self.compaction.read().as_ref() {
             runner.add(partition);
-            if partition.lacks_indexes().unwrap_or(false) {
+            if partition.lacks_indexes().unwrap_or(false) || partition.lacks_keys().unwrap_or(false) {
                 runner.written(partition);
             }
         }
