@@ -247,7 +247,7 @@ fn sources_are_checked() {
         assert!(text.starts_with("datasets[0].from: ") && text.contains(part), "{text}");
     }
     for (params, part) in [
-        ("{file_format: orc}", "`parquet` or `csv`"),
+        ("{file_format: orc}", "`parquet`, `csv` or `snapshot`"),
         ("{csv_delimiter: ';'}", "Parquet"),
         ("{csv_allow_quoted_nulls: true}", "Parquet"),
         ("{s3_region: x}", "local"),
