@@ -5,12 +5,14 @@
 //! [`Condition`] as `ancho[code/sqlstate]: …`, and [`Error::from_text`] finds it again.
 mod condition;
 mod engine;
+mod panics;
 mod texts;
 
 use std::fmt;
 
 pub use condition::Condition;
 use datafusion::error::DataFusionError;
+pub use panics::panic_text;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
 

@@ -1031,8 +1031,20 @@ SELECT id, k, v, w FROM j_a JOIN j_b USING (id, k)
 
 -- The engine takes the merged column of a FULL JOIN ... USING from the left side, where rows of the right side have NULL.
 
--- @query join_full_using error expect_only
+-- @query join_full_using expect_only
 SELECT k, a.id, b.id FROM j_a a FULL JOIN j_b b USING (k)
+-- @expect
+10	1	1
+20	2	2
+20	2	3
+20	4	2
+20	4	3
+50	5	NULL
+60	NULL	5
+70	7	6
+NULL	3	NULL
+NULL	6	NULL
+NULL	NULL	4
 
 -- @query join_right_using expect_only
 SELECT k, a.id, b.id FROM j_a a RIGHT JOIN j_b b USING (k)
@@ -1046,8 +1058,10 @@ SELECT k, a.id, b.id FROM j_a a RIGHT JOIN j_b b USING (k)
 70	7	6
 NULL	NULL	4
 
--- @query join_full_natural error expect_only
+-- @query join_full_natural expect_only
 SELECT count(*) FROM j_a NATURAL FULL JOIN j_b
+-- @expect
+11
 
 -- @query join_left_using_coalesced
 SELECT id, v, w FROM j_a LEFT JOIN j_b USING (id)

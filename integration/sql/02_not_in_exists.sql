@@ -515,17 +515,91 @@ SELECT v FROM n_or WHERE CASE WHEN v > 2 THEN true ELSE coalesce(id NOT IN (SELE
 3
 
 -- An aggregate has a row without any below it; the join that the engine makes of a correlated one has none.
--- @query exists_correlated_aggregate error expect_only
+
+-- @query exists_correlated_aggregate expect_only
 SELECT x FROM (VALUES (1), (2)) a(x) WHERE EXISTS (SELECT count(*) FROM (VALUES (5)) b(y) WHERE b.y = a.x)
+-- @expect
+1
+2
 
--- @query not_exists_correlated_aggregate error expect_only
+-- @query not_exists_correlated_aggregate expect_only
 SELECT x FROM (VALUES (1), (2)) a(x) WHERE NOT EXISTS (SELECT max(y) FROM (VALUES (5)) b(y) WHERE b.y = a.x)
+-- @expect
 
--- @query in_correlated_aggregate error expect_only
+-- @query in_correlated_aggregate expect_only
 SELECT x FROM (VALUES (1), (2)) a(x) WHERE 0 IN (SELECT count(*) FROM (VALUES (5)) b(y) WHERE b.y = a.x)
+-- @expect
+1
+2
 
--- @query exists_correlated_offset error expect_only
+-- @query exists_having expect_only
+SELECT x, y FROM n_three a WHERE EXISTS (SELECT max(n.y) FROM n_nulls n WHERE n.g = a.x HAVING count(*) > 1 AND max(n.y) < a.y)
+-- @expect
+1	5
+2	6
+
+-- @query not_exists_having expect_only
+SELECT x, y FROM n_three a WHERE NOT EXISTS (SELECT 1 FROM n_nulls n WHERE n.g = a.x HAVING sum(n.y) > a.y)
+-- @expect
+1	5
+2	6
+3	40
+
+-- @query in_having expect_only
+SELECT x FROM n_three a WHERE x IN (SELECT count(*) FROM n_nulls n WHERE n.g = a.x HAVING max(n.y) IS NOT NULL)
+-- @expect
+2
+
+-- @query not_in_aggregate_of_nulls expect_only
+SELECT x FROM n_three a WHERE x NOT IN (SELECT max(n.y) FROM n_nulls n WHERE n.g = a.x AND n.y > 5)
+-- @expect
+3
+
+-- @query in_aggregate_past_an_offset expect_only
+SELECT x, x IN (SELECT count(*) FROM n_nulls n WHERE n.g = a.x OFFSET 1), EXISTS (SELECT count(*) FROM n_nulls n WHERE n.g = a.x LIMIT 0) FROM n_three a
+-- @expect
+1	false	false
+2	false	false
+3	false	false
+
+-- @query aggregate_as_a_value expect_only
+SELECT x, x IN (SELECT min(n.x) FROM n_nulls n WHERE n.g = a.x), NOT EXISTS (SELECT 1 FROM n_nulls n WHERE n.g = a.x HAVING count(n.y) > 1) FROM n_three a
+-- @expect
+1	true	false
+2	false	true
+3	false	true
+
+-- @query exists_correlated_offset expect_only
 SELECT x FROM (VALUES (1), (2)) a(x) WHERE EXISTS (SELECT 1 FROM (VALUES (1)) b(y) WHERE b.y = a.x OFFSET 1)
+-- @expect
+
+-- @query exists_offset expect_only
+SELECT x, EXISTS (SELECT n.y FROM n_nulls n WHERE n.g = a.x ORDER BY n.y OFFSET 2) FROM n_three a WHERE EXISTS (SELECT 1 FROM n_nulls n WHERE n.g = a.x LIMIT 5 OFFSET 1)
+-- @expect
+1	true
+2	false
+
+-- @query not_exists_offset expect_only
+SELECT x FROM n_three a WHERE NOT EXISTS (SELECT n.y FROM n_nulls n WHERE n.g = a.x LIMIT 1 OFFSET 1)
+-- @expect
+3
+
+-- Which rows are past the offset depends on the outer row.
+
+-- @query in_correlated_offset expect_only
+SELECT x, x IN (SELECT n.x FROM n_nulls n WHERE n.g = a.x ORDER BY n.x DESC NULLS LAST OFFSET 1) FROM n_three a
+-- @expect
+1	true
+2	NULL
+3	false
+
+-- @query in_correlated_limit expect_only
+SELECT x FROM n_three a WHERE x IN (SELECT n.x FROM n_nulls n WHERE n.g = a.x ORDER BY n.x NULLS LAST LIMIT 1) AND x NOT IN (SELECT n.y FROM n_nulls n WHERE n.g = a.x AND n.y > 4 ORDER BY n.y DESC LIMIT 1)
+-- @expect
+1
+
+-- @query in_correlated_offset_not_by_equality error expect_only
+SELECT x FROM n_three a WHERE x IN (SELECT n.x FROM n_nulls n WHERE n.g < a.x ORDER BY n.x OFFSET 1)
 
 -- @query exists_uncorrelated_aggregate
 SELECT x FROM (VALUES (1), (2)) a(x) WHERE EXISTS (SELECT count(*) FROM (VALUES (5)) b(y) WHERE b.y = 6)

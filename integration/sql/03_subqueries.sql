@@ -352,9 +352,19 @@ SELECT d.id, EXISTS (SELECT 1 FROM q_emp e WHERE e.dept = d.id) FROM q_dept d
 30	true
 40	false
 
--- The engine refuses this form today; when it learns it, replace `error` by the rows.
--- @query sub_in_in_select_list error
+-- The engine plans IN as a condition only.
+
+-- @query sub_in_in_select_list expect_only
 SELECT e.id, e.dept IN (SELECT id FROM q_dept WHERE budget > 150) FROM q_emp e
+-- @expect
+1	true
+2	true
+3	true
+4	true
+5	true
+6	false
+7	NULL
+8	true
 
 -- @query sub_any_equal
 SELECT id FROM q_emp WHERE dept = ANY (SELECT id FROM q_dept WHERE budget > 150)
@@ -418,3 +428,92 @@ SELECT count(*) FROM (SELECT * FROM q_ord o WHERE NOT EXISTS (SELECT 1 FROM q_or
 SELECT count(*) FROM (SELECT ck FROM q_cust c WHERE NOT EXISTS (SELECT 1 FROM q_ord o WHERE o.ck = c.ck) LIMIT 4) x
 -- @expect
 4
+
+-- A limit counts the rows of each outer row.
+
+-- @query sub_limit_first expect_only
+SELECT d.id, (SELECT e.id FROM q_emp e WHERE e.dept = d.id ORDER BY e.salary DESC NULLS LAST, e.id LIMIT 1) FROM q_dept d
+-- @expect
+10	1
+20	4
+30	6
+40	NULL
+
+-- @query sub_limit_second expect_only
+SELECT d.name, (SELECT e.salary + 1 FROM q_emp e WHERE e.dept = d.id AND e.salary IS NOT NULL ORDER BY e.salary, e.id LIMIT 1 OFFSET 1) FROM q_dept d
+-- @expect
+forty	NULL
+ten	81
+thirty	NULL
+twenty	121
+
+-- @query sub_limit_in_where expect_only
+SELECT e.id FROM q_emp e WHERE e.salary = (SELECT x.salary FROM q_emp x WHERE x.dept = e.dept AND x.id <> 4 ORDER BY x.salary DESC NULLS LAST LIMIT 1)
+-- @expect
+1
+5
+6
+
+-- @query sub_limit_of_groups expect_only
+SELECT d.id, (SELECT e.salary FROM q_emp e WHERE e.dept = d.id GROUP BY e.salary ORDER BY count(*) DESC, e.salary DESC NULLS LAST LIMIT 1) FROM q_dept d
+-- @expect
+10	80
+20	120
+30	70
+40	NULL
+
+-- @query sub_limit_of_distinct expect_only
+SELECT d.id, (SELECT DISTINCT e.salary FROM q_emp e WHERE e.dept = d.id ORDER BY e.salary DESC NULLS LAST LIMIT 1 OFFSET 1) FROM q_dept d
+-- @expect
+10	80
+20	60
+30	NULL
+40	NULL
+
+-- @query sub_limit_of_a_join expect_only
+SELECT d.id, (SELECT b.id FROM q_emp e JOIN q_emp b ON e.boss = b.id WHERE e.dept = d.id ORDER BY e.id DESC LIMIT 1) FROM q_dept d
+-- @expect
+10	1
+20	5
+30	4
+40	NULL
+
+-- @query sub_limit_two_ties expect_only
+SELECT e.id, (SELECT x.id FROM q_emp x WHERE x.dept = e.dept AND x.boss = e.boss + 0 AND x.id > 1 ORDER BY x.id LIMIT 1) FROM q_emp e
+-- @expect
+1	NULL
+2	2
+3	2
+4	4
+5	5
+6	6
+7	NULL
+8	8
+
+-- @query sub_limit_any_one expect_only
+SELECT d.id, (SELECT e.dept FROM q_emp e WHERE e.dept = d.id LIMIT 1) FROM q_dept d
+-- @expect
+10	10
+20	20
+30	30
+40	NULL
+
+-- @query sub_limit_too_many error expect_only
+SELECT d.id, (SELECT e.id FROM q_emp e WHERE e.dept = d.id ORDER BY e.id LIMIT 2) FROM q_dept d
+
+-- @query sub_limit_other_type expect_only
+SELECT d.id, (SELECT e.id FROM (SELECT CAST(dept AS BIGINT) AS dept, id FROM q_emp) e WHERE e.dept = d.id ORDER BY e.id DESC LIMIT 1) FROM q_dept d
+-- @expect
+10	3
+20	8
+30	6
+40	NULL
+
+-- @query sub_limit_in_exists_otherwise error expect_only
+SELECT d.id FROM q_dept d WHERE EXISTS (SELECT 1 FROM (SELECT e.salary FROM q_emp e WHERE e.dept < d.id ORDER BY e.salary NULLS LAST, e.id LIMIT 2) q WHERE q.salary > 100)
+
+-- @query sub_order_in_exists expect_only
+SELECT d.id FROM q_dept d WHERE EXISTS (SELECT e.id FROM q_emp e WHERE e.dept = d.id AND e.salary > 90 ORDER BY e.id LIMIT 3) AND d.id IN (SELECT e.dept FROM q_emp e WHERE e.dept = d.id ORDER BY e.id)
+-- @expect
+10
+20

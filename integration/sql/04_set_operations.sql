@@ -325,14 +325,105 @@ VALUES (1, 'a'), (2, 'b') UNION VALUES (2, 'b'), (3, 'c')
 
 -- The engine gives INTERSECT ALL and EXCEPT ALL the semantics of a semi and an anti join, which do not count.
 
--- @query set_intersect_all error expect_only
+-- @query set_intersect_all expect_only
 SELECT k, s FROM u_x INTERSECT ALL SELECT k, s FROM u_y
+-- @expect
+1	a
+2	b
+3	NULL
+NULL	NULL
 
--- @query set_except_all error expect_only
+-- @query set_intersect_all_mirrored expect_only
+SELECT k, s FROM u_y INTERSECT ALL SELECT k, s FROM u_x
+-- @expect
+1	a
+2	b
+3	NULL
+NULL	NULL
+
+-- @query set_except_all expect_only
 SELECT k, s FROM u_x EXCEPT ALL SELECT k, s FROM u_y
+-- @expect
+1	a
+4	d
+NULL	NULL
+NULL	n
 
--- @query set_except_all_inside error expect_only
+-- @query set_except_all_mirrored expect_only
+SELECT k, s FROM u_y EXCEPT ALL SELECT k, s FROM u_x
+-- @expect
+2	b
+5	e
+NULL	m
+
+-- @query set_except_all_inside expect_only
 SELECT count(*) FROM ((SELECT k FROM u_x) UNION (SELECT k FROM u_x EXCEPT ALL SELECT k FROM u_y)) s
+-- @expect
+5
+
+-- @query set_all_of_one_table expect_only
+SELECT k FROM u_x INTERSECT ALL SELECT k FROM u_x
+-- @expect
+1
+1
+2
+3
+4
+NULL
+NULL
+NULL
+
+-- @query set_all_chained expect_only
+(SELECT k FROM u_x UNION ALL SELECT k FROM u_x) EXCEPT ALL SELECT k FROM u_y EXCEPT ALL SELECT 4
+-- @expect
+1
+1
+1
+3
+4
+NULL
+NULL
+NULL
+NULL
+
+-- @query set_all_of_distinct expect_only
+SELECT DISTINCT k FROM u_x INTERSECT ALL SELECT k FROM u_y
+-- @expect
+1
+2
+3
+NULL
+
+-- @query set_all_empty_sides expect_only
+SELECT id, v FROM u_e EXCEPT ALL SELECT id, v FROM u_a UNION ALL (SELECT id, v FROM u_a WHERE id < 3 EXCEPT ALL SELECT id, v FROM u_e)
+-- @expect
+1	1
+2	1
+
+-- @query set_all_counted expect_only
+SELECT count(*), count(DISTINCT v) FROM (SELECT v, id % 7 AS m FROM u_a EXCEPT ALL SELECT v, id % 7 FROM u_b WHERE id <= 900) q
+-- @expect
+100	1
+
+-- @query set_all_types_compared expect_only
+SELECT count(*) FROM (SELECT CAST(k AS DOUBLE) AS k FROM u_x INTERSECT ALL SELECT k FROM u_y) q
+-- @expect
+5
+
+-- @query set_all_in_exists expect_only
+SELECT id FROM u_a WHERE id < 6 AND EXISTS (SELECT k FROM u_x WHERE k = 1 EXCEPT ALL SELECT k FROM u_y) AND id IN (SELECT k FROM u_y INTERSECT ALL SELECT k FROM u_y)
+-- @expect
+1
+2
+3
+5
+
+-- @query set_all_ordered ordered expect_only
+SELECT k, s FROM u_x INTERSECT ALL SELECT k, s FROM u_y ORDER BY k NULLS FIRST, s NULLS LAST LIMIT 3
+-- @expect
+NULL	NULL
+1	a
+2	b
 
 -- @query set_limit_over_union ordered
 SELECT k, s FROM u_x UNION SELECT k, s FROM u_y ORDER BY k NULLS LAST, s NULLS LAST LIMIT 3 OFFSET 1

@@ -355,12 +355,61 @@ SELECT id FROM ts_t WHERE ts < now() AND d < current_date AND current_timestamp 
 6
 7
 
--- The engine compares intervals month by month, then day by day.
--- @query ts_interval_compared error expect_only
-SELECT id FROM ts_t WHERE TIMESTAMP '2024-03-01' - ts > INTERVAL '10 days'
+-- The engine compares intervals month by month, then day by day; here a month has 30 days, and a day 24 hours.
 
--- @query ts_interval_equal error expect_only
+-- @query ts_interval_compared expect_only
+SELECT id FROM ts_t WHERE TIMESTAMP '2024-03-11' - ts > INTERVAL '10 days'
+-- @expect
+1
+2
+3
+6
+7
+
+-- @query ts_interval_equal expect_only
 SELECT count(*) FROM ts_t WHERE INTERVAL '24 hours' = INTERVAL '1 day'
+-- @expect
+7
+
+-- @query ts_interval_of_each_kind expect_only
+SELECT INTERVAL '1 month' = INTERVAL '30 days', INTERVAL '40 days' > INTERVAL '1 month', INTERVAL '1 month -30 days' IS NOT DISTINCT FROM INTERVAL '0 seconds', INTERVAL '1 year' < INTERVAL '365 days', CAST(NULL AS INTERVAL) = INTERVAL '1 day', INTERVAL '25 hours' <> INTERVAL '1 day'
+-- @expect
+true	true	true	true	NULL	true
+
+-- @query ts_interval_between expect_only
+SELECT id FROM ts_t WHERE TIMESTAMP '2024-03-31' - ts BETWEEN INTERVAL '1 month' AND INTERVAL '2 months' AND TIMESTAMP '2024-03-31' - ts NOT IN (INTERVAL '40 days', INTERVAL '30 days')
+-- @expect
+1
+7
+
+-- @query ts_interval_as_a_value expect_only
+SELECT id, TIMESTAMP '2024-03-30' - ts >= INTERVAL '720 hours', CASE WHEN TIMESTAMP '2024-03-30' - ts < INTERVAL '1 month' THEN 'young' ELSE 'old' END FROM ts_t
+-- @expect
+1	false	young
+2	true	old
+3	true	old
+4	NULL	old
+5	false	young
+6	true	old
+7	false	young
+
+-- @query ts_interval_joined expect_only
+SELECT a.id, b.id FROM ts_t a JOIN ts_t b ON a.id < b.id AND a.ts - b.ts < INTERVAL '1 day' AND b.ts - a.ts < INTERVAL '1 day'
+-- @expect
+1	7
+2	3
+
+-- @query ts_interval_ordered ordered expect_only
+SELECT n FROM (VALUES (1, INTERVAL '1 month'), (2, INTERVAL '40 days'), (3, INTERVAL '29 days 25 hours'), (4, NULL), (5, INTERVAL '2 days')) v(n, i) ORDER BY i NULLS FIRST
+-- @expect
+4
+5
+1
+3
+2
+
+-- @query ts_interval_in_subquery error expect_only
+SELECT id FROM ts_t WHERE INTERVAL '1 day' IN (SELECT INTERVAL '24 hours' FROM ts_t)
 
 -- @query ts_interval_by_points
 SELECT id FROM ts_t WHERE TIMESTAMP '2024-03-15' > ts + INTERVAL '10 days' AND ts > TIMESTAMP '2000-01-01'

@@ -410,3 +410,32 @@ SELECT id FROM lo_x WHERE x IN (2)
 SELECT id FROM lo_x WHERE x * 2 + 1 = 5
 -- @expect
 2
+
+-- AND binds less than IS DISTINCT FROM, which the parser of the engine does not know.
+
+-- @table lo_dist partition_by=bucket(2, id)
+CREATE TABLE lo_dist (id INT, a BOOLEAN, b BOOLEAN, c BOOLEAN);
+INSERT INTO lo_dist VALUES (1, true, true, false), (2, false, true, true), (3, NULL, false, true), (4, true, NULL, NULL), (5, NULL, NULL, true), (6, false, false, false);
+
+-- @query logic_distinct_binds_more expect_only
+SELECT id FROM lo_dist WHERE a IS DISTINCT FROM b AND c
+-- @expect
+2
+3
+
+-- @query logic_distinct_between_others expect_only
+SELECT id, c AND a IS DISTINCT FROM b OR b, NOT a IS NOT DISTINCT FROM b OR c, id IS DISTINCT FROM 3 AND id < 5 FROM lo_dist
+-- @expect
+1	true	false	true
+2	true	true	true
+3	true	true	false
+4	NULL	true	true
+5	NULL	true	false
+6	false	false	false
+
+-- @query logic_distinct_in_on expect_only
+SELECT x.id, y.id FROM lo_dist x JOIN lo_dist y ON x.a IS NOT DISTINCT FROM y.a AND x.id < y.id
+-- @expect
+1	4
+2	6
+3	5

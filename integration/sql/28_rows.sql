@@ -26,8 +26,27 @@ SELECT k FROM rw_a WHERE (a * 10, b + 0) IN (SELECT b, a * 10 FROM rw_b WHERE c 
 
 -- The engine refuses this form today; when it learns it, replace `error` by the row 1.
 
--- @query rows_in_correlated error expect_only
-SELECT k FROM rw_a x WHERE (a, b) IN (SELECT y.a, y.b FROM rw_b y WHERE y.c = x.k);
+-- @query rows_in_correlated expect_only
+SELECT k FROM rw_a x WHERE (a, b) IN (SELECT y.a, y.b FROM rw_b y WHERE y.c = x.k)
+-- @expect
+1
+
+-- @query rows_not_in_correlated expect_only
+SELECT k FROM rw_a x WHERE (a, b) NOT IN (SELECT y.a, y.b FROM rw_b y WHERE y.c = x.k) OR (a, k) IN (SELECT z.a, z.c FROM rw_b z WHERE z.b = x.b AND z.c > 1)
+-- @expect
+2
+3
+4
+5
+6
+
+-- @query rows_in_correlated_groups expect_only
+SELECT k FROM rw_a x WHERE (a, 2) IN (SELECT y.a, count(*) FROM rw_b y WHERE y.b = x.b GROUP BY y.a)
+-- @expect
+6
+
+-- @query rows_in_correlated_otherwise error expect_only
+SELECT k FROM rw_a x WHERE (a, b) IN (SELECT y.a, y.b FROM rw_b y WHERE y.c < x.k)
 
 -- NULL makes a comparison unknown, unless another column differs.
 

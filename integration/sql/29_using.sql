@@ -244,11 +244,254 @@ SELECT x + 1, us_u.x + 1 FROM us_w JOIN us_u USING (x) WHERE x = us_u.x
 3	3
 3	3
 
--- @query using_full_merged error expect_only
+-- @query using_full_merged expect_only
 SELECT x FROM us_w FULL JOIN us_u USING (x)
+-- @expect
+1
+2
+2
+3
+9
+NULL
+NULL
 
 -- @query using_missing_column error
 SELECT 1 FROM us_w JOIN us_u USING (k)
 
 -- @query using_ambiguous error expect_only
 SELECT x FROM us_w JOIN us_u USING (x), us_z WHERE x = 2
+
+-- A FULL join merges the values of both sides.
+
+-- @query using_full_all expect_only
+SELECT * FROM us_w FULL JOIN us_u USING (x)
+-- @expect
+1	10	a	NULL
+2	20	b	5
+2	20	b	6
+3	NULL	c	NULL
+9	NULL	NULL	1
+NULL	40	d	NULL
+NULL	NULL	NULL	7
+
+-- @query using_full_all_of_same_names expect_only
+SELECT * FROM us_u FULL JOIN us_z USING (x)
+-- @expect
+1	9	NULL	NULL
+5	2	5	1
+6	2	5	1
+7	NULL	NULL	NULL
+NULL	1	1	3
+NULL	3	6	7
+
+-- @query using_full_sides expect_only
+SELECT l.x, r.x, x, l.k, r.y FROM us_w l FULL JOIN us_u r USING (x) WHERE x > 1 OR l.k = 40
+-- @expect
+2	2	2	20	5
+2	2	2	20	6
+3	NULL	3	NULL	NULL
+NULL	9	9	NULL	1
+NULL	NULL	NULL	40	NULL
+
+-- @query using_full_star_of_each expect_only
+SELECT us_u.*, us_w.* FROM us_w FULL JOIN us_u USING (x) WHERE us_w.x IS NULL OR us_u.x IS NULL
+-- @expect
+1	9	NULL	NULL	NULL
+7	NULL	NULL	NULL	NULL
+NULL	NULL	1	10	a
+NULL	NULL	3	NULL	c
+NULL	NULL	NULL	40	d
+
+-- @query using_full_qualified expect_only
+SELECT public.us_w.x, us_u.y FROM public.us_w FULL JOIN us_u USING (x) WHERE us_w.k IS NOT NULL
+-- @expect
+1	NULL
+2	5
+2	6
+NULL	NULL
+
+-- @query using_full_two_columns expect_only
+SELECT x, y, v, us_u.y, us_z.x FROM us_u FULL JOIN us_z USING (x, y)
+-- @expect
+1	1	3	NULL	1
+2	5	1	5	2
+2	6	NULL	6	NULL
+3	6	7	NULL	3
+9	1	NULL	1	NULL
+NULL	7	NULL	7	NULL
+
+-- @query using_full_natural expect_only
+SELECT * FROM us_u NATURAL FULL JOIN us_z
+-- @expect
+1	1	3
+1	9	NULL
+5	2	1
+6	2	NULL
+6	3	7
+7	NULL	NULL
+
+-- @query using_full_chain expect_only
+SELECT x, w.x, u.x, z.x, u.y, v FROM us_w w FULL JOIN us_u u USING (x) FULL JOIN us_z z USING (x)
+-- @expect
+1	1	NULL	1	NULL	3
+2	2	2	2	5	1
+2	2	2	2	6	1
+3	3	NULL	3	NULL	7
+9	NULL	9	NULL	1	NULL
+NULL	NULL	NULL	NULL	7	NULL
+NULL	NULL	NULL	NULL	NULL	NULL
+
+-- @query using_full_then_left expect_only
+SELECT x, w.k, v, z.x FROM us_w w FULL JOIN us_u u USING (x) LEFT JOIN us_z z USING (x) WHERE v IS NULL OR w.s = 'b'
+-- @expect
+2	20	1	2
+2	20	1	2
+9	NULL	NULL	NULL
+NULL	40	NULL	NULL
+NULL	NULL	NULL	NULL
+
+-- @query using_full_then_right expect_only
+SELECT x, w.x, u.x, z.v FROM us_w w FULL JOIN us_u u USING (x) RIGHT JOIN us_z z USING (x)
+-- @expect
+1	1	NULL	3
+2	2	2	1
+2	2	2	1
+3	3	NULL	7
+
+-- @query using_full_then_right_other_column expect_only
+SELECT y, x, v, u.y, z.y FROM us_w w FULL JOIN us_u u USING (x) RIGHT JOIN (SELECT y, v FROM us_z) z USING (y)
+-- @expect
+1	9	3	1	1
+5	2	1	5	5
+6	2	7	6	6
+
+-- @query using_full_then_on expect_only
+SELECT l.x, z.x, v FROM us_w l FULL JOIN us_u u USING (x) JOIN us_z z ON z.x = l.x AND z.y > coalesce(u.y, 0)
+-- @expect
+1	1	3
+3	3	7
+
+-- @query using_full_then_on_ambiguous error expect_only
+SELECT x FROM us_w l FULL JOIN us_u u USING (x) JOIN us_z z ON z.x = l.x
+
+-- @query using_left_then_full expect_only
+SELECT x, w.x, u.x, z.x, v FROM us_w w LEFT JOIN us_u u USING (x) FULL JOIN us_z z USING (x)
+-- @expect
+1	1	NULL	1	3
+2	2	2	2	1
+2	2	2	2	1
+3	3	NULL	3	7
+NULL	NULL	NULL	NULL	NULL
+
+-- @query using_full_grouped ordered expect_only
+SELECT x, count(*), sum(l.k), max(r.y) FROM us_w l FULL JOIN us_u r USING (x) GROUP BY x HAVING x IS NULL OR x < 9 ORDER BY x NULLS LAST
+-- @expect
+1	1	10	NULL
+2	2	40	6
+3	1	NULL	NULL
+NULL	2	40	7
+
+-- @query using_full_ordered_by_side ordered expect_only
+SELECT x FROM us_w l FULL JOIN us_u r USING (x) ORDER BY l.k NULLS LAST, r.y NULLS FIRST
+-- @expect
+1
+2
+2
+NULL
+3
+9
+NULL
+
+-- @query using_full_correlated expect_only
+SELECT x, (SELECT max(v) FROM us_z z WHERE z.x = l.x), EXISTS (SELECT 1 FROM us_z z WHERE z.y = r.y) FROM us_w l FULL JOIN us_u r USING (x)
+-- @expect
+1	3	false
+2	1	true
+2	1	true
+3	7	false
+9	NULL	true
+NULL	NULL	false
+NULL	NULL	false
+
+-- @query using_full_in_subquery expect_only
+SELECT q.x, z.v FROM (SELECT x, l.k, r.y FROM us_w l FULL JOIN us_u r USING (x)) q JOIN us_z z ON q.x = z.x
+-- @expect
+1	3
+2	1
+2	1
+3	7
+
+-- @query using_full_of_subqueries expect_only
+SELECT x, a.n, b.n FROM (SELECT x, count(*) AS n FROM us_u GROUP BY x) a FULL JOIN (SELECT x, count(*) AS n FROM us_z GROUP BY x) b USING (x) WHERE a.n IS DISTINCT FROM b.n
+-- @expect
+1	NULL	1
+2	2	1
+3	NULL	1
+9	1	NULL
+NULL	1	NULL
+
+-- @query using_full_of_ctes expect_only
+WITH a AS (SELECT x, k FROM us_w WHERE k > 10), b AS (SELECT * FROM a FULL JOIN us_u USING (x)) SELECT x, k, y FROM b
+-- @expect
+2	20	5
+2	20	6
+9	NULL	1
+NULL	40	NULL
+NULL	NULL	7
+
+-- @query using_full_of_itself expect_only
+SELECT x, a.k, b.k FROM us_w a FULL JOIN us_w b USING (x) WHERE a.k IS DISTINCT FROM b.k
+-- @expect
+NULL	40	NULL
+NULL	NULL	40
+
+-- @query using_full_empty_side expect_only
+SELECT x, l.k, r.y FROM us_w l FULL JOIN (SELECT * FROM us_u WHERE false) r USING (x)
+-- @expect
+1	10	NULL
+2	20	NULL
+3	NULL	NULL
+NULL	40	NULL
+
+-- @query using_full_union expect_only
+SELECT x FROM us_w FULL JOIN us_u USING (x) EXCEPT SELECT x FROM us_z
+-- @expect
+9
+NULL
+
+-- @query using_right_of_joins_told expect_only
+SELECT y, w.k, u.y, z.v FROM us_w w JOIN us_u u ON w.x = u.x RIGHT JOIN us_z z USING (y)
+-- @expect
+1	NULL	NULL	3
+5	20	5	1
+6	20	6	7
+
+-- @query using_left_of_nested_joins expect_only
+SELECT x, w.k, u.y, z.v FROM us_w w LEFT JOIN (us_u u JOIN (SELECT y, v FROM us_z) z USING (y)) USING (x)
+-- @expect
+1	10	NULL	NULL
+2	20	5	1
+2	20	6	7
+3	NULL	NULL	NULL
+NULL	40	NULL	NULL
+
+-- @query using_full_ambiguous error expect_only
+SELECT y FROM us_u FULL JOIN us_z USING (x)
+
+-- @query using_full_ambiguous_key error expect_only
+SELECT 1 FROM us_w w JOIN us_u u ON w.x = u.x FULL JOIN us_z USING (x)
+
+-- @query using_right_order expect_only
+SELECT * FROM us_w RIGHT JOIN us_u USING (x)
+-- @expect
+2	20	b	5
+2	20	b	6
+9	NULL	NULL	1
+NULL	NULL	NULL	7
+
+-- @query using_right_natural_order expect_only
+SELECT * FROM us_u NATURAL RIGHT JOIN us_z
+-- @expect
+1	1	3
+5	2	1
+6	3	7

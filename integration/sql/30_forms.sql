@@ -291,8 +291,38 @@ SELECT fo_w.x, y FROM fo_w LEFT JOIN fo_u ON fo_w.x = fo_u.x AND EXISTS (SELECT 
 3	NULL
 4	NULL
 
--- @query form_exists_in_on_left_kept_side error expect_only
-SELECT fo_w.x FROM fo_w LEFT JOIN fo_u ON fo_w.x = fo_u.x AND EXISTS (SELECT 1 FROM fo_e WHERE src = fo_w.x)
+-- @query form_exists_in_on_left_kept_side expect_only
+SELECT fo_w.x, fo_u.y FROM fo_w LEFT JOIN fo_u ON fo_w.x = fo_u.x AND EXISTS (SELECT 1 FROM fo_e WHERE src = fo_w.x)
+-- @expect
+1	NULL
+2	20
+2	5
+3	NULL
+4	6
+4	NULL
+
+-- @query form_in_in_on_right_kept_side expect_only
+SELECT fo_w.x, fo_u.x, fo_u.y FROM fo_w RIGHT JOIN fo_u ON fo_w.x = fo_u.x AND fo_u.y NOT IN (SELECT dst FROM fo_e) AND fo_u.y > (SELECT min(dst) FROM fo_e)
+-- @expect
+2	2	20
+2	2	5
+4	4	6
+NULL	4	NULL
+NULL	9	1
+
+-- @query form_subqueries_in_on_full expect_only
+SELECT w.*, u.* FROM fo_w w FULL JOIN fo_u u ON w.x = u.x AND w.x IN (SELECT src FROM fo_e) AND EXISTS (SELECT 1 FROM fo_e e WHERE e.dst + 3 = u.y OR u.y = 20) AND w.k > (SELECT max(e.dst) FROM fo_e e WHERE e.src = w.x)
+-- @expect
+1	10	a	NULL	NULL
+2	20	b	2	20
+2	20	b	2	5
+3	NULL	c	NULL	NULL
+4	5	a	4	6
+NULL	NULL	NULL	4	NULL
+NULL	NULL	NULL	9	1
+
+-- @query form_exists_in_on_about_both_sides error expect_only
+SELECT w.x FROM fo_w w LEFT JOIN fo_u u ON w.x = u.x AND EXISTS (SELECT 1 FROM fo_e e WHERE e.src = w.x AND e.dst = u.y)
 
 -- Recursive terms that need no column of a table.
 

@@ -220,8 +220,8 @@ const PLANNING: &[(&str, Condition)] = &[
 fn of_plans(text: &str) -> Option<Error> {
     if text.starts_with("Physical plan does not support logical expression") {
         return Some(Error::unsupported(
-            "a subquery in this place or form is not offered: IN stands in WHERE, and a correlated scalar subquery is tied to \
-             the outer query by `=` and has no LIMIT; write it as a join",
+            "a subquery in this place or form is not offered: one that refers to the outer query and stands for a value is tied \
+             to it by `=`; write it as a join",
         ));
     }
     if text.starts_with("Substring without for/from") {

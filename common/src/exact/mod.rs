@@ -10,10 +10,12 @@
 //! * [`named_cast`] is a cast that shows in names.
 //! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
 //! * [`not_in`] minds the NULLs of `NOT IN` under `OR`.
+//! * [`interval_length`] is what intervals are compared by.
 //! * [`floats`] makes a decimal a double where it meets one.
 //! * [`year_bounds`] keeps comparisons of years right beyond a type's range.
 //! * [`literals`] decides which numbers of a statement are decimals.
 pub mod floats;
+pub mod interval_length;
 pub mod literals;
 pub mod named_cast;
 pub mod not_in;
@@ -40,6 +42,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         only_value::only_value(),
         year_bounds::date_part_within_bounds(),
         named_cast::named_cast(),
+        interval_length::interval_length(),
         assertion::assert(),
     ];
     operators::Operation::ALL.into_iter().map(operators::function).chain(others).collect()

@@ -45,7 +45,7 @@ use tokio_util::{
     task::AbortOnDropHandle,
 };
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, panic_text};
 
 /// Longest time between two returns to the runtime, as far as the operators below let it.
 const TURN: Duration = Duration::from_millis(10);
@@ -328,8 +328,7 @@ impl RecordBatchStream for InTurns {
 }
 
 fn broken(panic: &(dyn Any + Send)) -> DataFusionError {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::internal(format!("a part of the plan ended abnormally: {}", text.unwrap_or("it panicked"))).into()
+    Error::internal(format!("a part of the plan ended abnormally: {}", panic_text(panic))).into()
 }
 
 fn abandoned() -> DataFusionError {

@@ -391,7 +391,7 @@ impl CayenneScanExec {
 }
 
 /// Metrics of the storage engine that say how much of what is stored was read.
-const READING: [&str; 11] = [
+const READING: [&str; 13] = [
     "candidate_files",
     "candidate_rows",
     "uncovered_files",
@@ -403,9 +403,11 @@ const READING: [&str; 11] = [
     "rows_deleted",
     "bytes_total",
     "bytes_read",
+    "reads",
+    "rows_by_key",
 ];
-/// Begins those that say which secondary index served.
-const LOOKUP: &str = "lookup_index";
+/// Begin those that say which secondary index served, and what the index of the primary key did.
+const LOOKUPS: [&str; 2] = ["lookup_index", "key_lookup"];
 
 /// Takes over what the leaves of the engine's plan say about reading.
 fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
@@ -414,7 +416,7 @@ fn add_reading(plan: &dyn ExecutionPlan, metrics: &mut MetricsSet) {
     }
     if plan.children().is_empty() {
         let leaf = plan.metrics().unwrap_or_default();
-        let is_shown = |name: &str| READING.contains(&name) || name.starts_with(LOOKUP);
+        let is_shown = |name: &str| READING.contains(&name) || LOOKUPS.iter().any(|begin| name.starts_with(begin));
         leaf.iter().filter(|metric| is_shown(metric.value().name())).for_each(|m| metrics.push(Arc::clone(m)));
     }
 }

@@ -1,6 +1,7 @@
 //! What clients talk to: Flight SQL, HTTP and Prometheus, as thin adapters over one trait.
 //!
 //! * [`service`] – the trait, implemented by the query side of the scheduler
+//! * `boxed` – how a type implements it
 //! * [`statements`] – rules that hold for every front end: rows per binding, updates run as queries
 //! * [`script`] – a whole transaction in one request
 //! * [`caller`] – whether somebody still waits for a statement
@@ -11,6 +12,7 @@
 //! * [`metrics`] – the Prometheus recorder and what is counted
 //! * [`server`] – sockets, and an orderly end
 pub mod binding;
+pub(crate) mod boxed;
 pub mod caller;
 pub mod edge;
 pub mod flight;

@@ -6,17 +6,16 @@ use ancho_common::error::{Error, Result};
 use datafusion::{
     arrow::datatypes::DataType,
     common::{
-        DFSchema, JoinConstraint, JoinType, ScalarValue,
+        JoinConstraint, JoinType,
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        BinaryExpr, Expr, ExprSchemable, FetchType, LogicalPlan, Operator, SkipType, Subquery,
+        Expr, FetchType, LogicalPlan, SkipType, Subquery,
         expr::{Exists, InSubquery},
-        utils::merge_schema,
     },
 };
 
-/// Checks a plan as it comes from the parser.
+/// Checks a plan before subqueries become joins.
 ///
 /// # Errors
 /// `Unsupported`, with what to write instead.
@@ -24,10 +23,9 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
         found = merged_column(node);
-        let schema = merge_schema(&node.inputs());
         for expr in node.expressions() {
             expr.apply(|e| {
-                found = found.take().or_else(|| subquery_of_one_row(e)).or_else(|| compared_intervals(e, &schema));
+                found = found.take().or_else(|| subquery_of_one_row(e)).or_else(|| among_intervals(e));
                 Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
             })?;
         }
@@ -40,8 +38,8 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
 fn merged_column(node: &LogicalPlan) -> Option<&'static str> {
     let LogicalPlan::Join(join) = node else { return None };
     (join.join_constraint == JoinConstraint::Using && matches!(join.join_type, JoinType::Right | JoinType::Full)).then_some(
-        "USING and NATURAL are not offered for FULL joins and for RIGHT joins of joins: write ON a.k = b.k, and coalesce(a.k, b.k) for the \
-         merged column",
+        "USING and NATURAL are not offered for a RIGHT or FULL join, of whose sides the columns cannot be told: write ON \
+         a.k = b.k, and coalesce(a.k, b.k) for the merged column",
     )
 }
 
@@ -53,16 +51,32 @@ fn subquery_of_one_row(expr: &Expr) -> Option<&'static str> {
     if subquery.outer_ref_columns.is_empty() {
         return None;
     }
-    match shape(subquery) {
+    let shape = match shape(subquery) {
+        // The engine drops a limit from an EXISTS, wherever in it that is.
+        Shape::Other if matches!(expr, Expr::Exists(_)) && limits_inside(&subquery.subquery) => Shape::Skips,
+        shape => shape,
+    };
+    match shape {
         Shape::Aggregate => Some(
-            "EXISTS and IN over an aggregate without GROUP BY that refers to the outer query are not offered: compare with \
-             the aggregate as a scalar subquery, such as (SELECT count(*) …) > 0",
+            "EXISTS and IN over an aggregate without GROUP BY, with a subquery of its own, that refers to the outer query are not \
+             offered: compare with the aggregate as a scalar subquery, such as (SELECT count(*) …) > 0",
         ),
-        Shape::Skips => {
-            Some("OFFSET in an EXISTS or IN that refers to the outer query is not offered: count the rows instead")
-        }
+        Shape::Skips => Some(
+            "OFFSET in an IN that refers to the outer query otherwise than by `=` is not offered: write it as a join",
+        ),
         Shape::Other => None,
     }
+}
+
+fn limits_inside(plan: &LogicalPlan) -> bool {
+    let is_limit = |node: &LogicalPlan| match node {
+        LogicalPlan::Limit(limit) => {
+            let of_none = matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(0))));
+            !of_none && !limit.input.all_out_ref_exprs().is_empty()
+        }
+        _ => false,
+    };
+    plan.exists(|node| Ok(is_limit(node))).unwrap_or(true)
 }
 
 enum Shape {
@@ -95,34 +109,9 @@ fn shape(subquery: &Subquery) -> Shape {
     }
 }
 
-/// Intervals are compared month by month, then day by day: 40 days come before one month, and 24 hours are no day. One that
-/// is written in hours and below is compared rightly with a difference of timestamps.
-fn compared_intervals(expr: &Expr, schema: &DFSchema) -> Option<&'static str> {
-    let interval = |side: &Expr| match side {
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.months != 0 || value.days != 0,
-        other => matches!(other.get_type(schema), Ok(DataType::Interval(_))),
-    };
-    let compared = match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let compares = matches!(
-                op,
-                Operator::Eq
-                    | Operator::NotEq
-                    | Operator::Lt
-                    | Operator::LtEq
-                    | Operator::Gt
-                    | Operator::GtEq
-                    | Operator::IsDistinctFrom
-                    | Operator::IsNotDistinctFrom
-            );
-            compares && (interval(left) || interval(right))
-        }
-        Expr::Between(between) => interval(&between.expr) || interval(&between.low) || interval(&between.high),
-        Expr::InList(list) => interval(&list.expr),
-        _ => false,
-    };
-    compared.then_some(
-        "intervals of days and months cannot be compared, since they have no fixed length: compare points in time instead, \
-         such as a > b + INTERVAL '10 days', or write the interval in hours",
-    )
+/// Intervals would be compared month by month, then day by day: 24 hours are no day.
+fn among_intervals(expr: &Expr) -> Option<&'static str> {
+    let Expr::InSubquery(InSubquery { subquery, .. }) = expr else { return None };
+    let among = subquery.subquery.schema().fields().iter().any(|f| matches!(f.data_type(), DataType::Interval(_)));
+    among.then_some("IN over a subquery of intervals is not offered: write EXISTS, and compare them by =")
 }

@@ -6,7 +6,14 @@
 //! * [`partitioners`] – partition expressions, checked once per table
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
+//! * [`copies`] – set operations that count how often a row is there
+//! * [`memberships`] – `EXISTS` and `IN` over aggregates, or past an `OFFSET`
+//! * [`values`] – `EXISTS`, `IN` and subqueries as values
+//! * [`intervals`] – compared by their lengths
+//! * `ties` – what ties subqueries to the outer query
+//! * [`limits`] – `LIMIT` in subqueries that refer to the outer query
 //! * [`single_row`] – subqueries that stand for one value, in forms that the engine plans
+//! * [`each`] – subqueries run for each distinct outer row
 //! * [`on_subqueries`] – subqueries in the ON of joins, put where the engine plans them
 //! * [`parameters`] – parameters that are points in time
 //! * [`misread`] – what the engine would answer wrongly, refused
@@ -24,9 +31,14 @@
 //! * [`write`] – the logical and physical ends of a write
 pub mod catalog;
 pub mod colocate;
+pub mod copies;
+pub mod each;
 pub mod gather;
 pub mod guard;
 pub mod handlers;
+pub mod intervals;
+pub mod limits;
+pub mod memberships;
 pub mod misread;
 pub mod on_subqueries;
 pub mod parameters;
@@ -43,8 +55,10 @@ pub mod spread;
 pub mod subqueries;
 pub mod system;
 pub mod table;
+mod ties;
 pub mod time_travel;
 pub mod topology;
+pub mod values;
 pub mod write;
 
 #[cfg(test)]

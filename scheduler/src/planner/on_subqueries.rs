@@ -2,7 +2,8 @@
 //!
 //! The engine plans subqueries as conditions of a filter. In an `ON` it takes one that refers to the tables outside for a
 //! condition about nothing, and pushes it to a side of the join that lacks the columns. So it becomes a filter: of an inner
-//! join above it; of an outer join below it, on the side that may be missing, if it is about that side alone.
+//! join above it; of an outer join below it, on the side that may be missing, if it is about that side alone. One about a side whose
+//! rows are all kept becomes a column of that side.
 use std::sync::Arc;
 
 use ancho_common::error::Error;
@@ -13,7 +14,7 @@ use datafusion::{
     },
     error::Result,
     logical_expr::{
-        Expr, Filter, Join, LogicalPlan, Subquery,
+        Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Subquery,
         utils::{conjunction, split_conjunction_owned},
     },
 };
@@ -21,7 +22,7 @@ use datafusion::{
 /// The plan with such conditions as filters.
 ///
 /// # Errors
-/// `Unsupported`: the condition of an outer join is about the side whose rows are all kept.
+/// `Unsupported`: the condition of an outer join is about both sides.
 pub fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) if join.filter.as_ref().is_some_and(has_subquery) => moved(join).map(Transformed::yes),
@@ -35,6 +36,7 @@ fn moved(mut join: Join) -> Result<LogicalPlan> {
     let (with, mut stay): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(has_subquery);
     let mut above = Vec::new();
     let mut below = Vec::new();
+    let mut columns = [Vec::new(), Vec::new()];
     for condition in with {
         match join.join_type {
             JoinType::Inner => above.push(condition),
@@ -42,14 +44,27 @@ fn moved(mut join: Join) -> Result<LogicalPlan> {
             JoinType::Right if is_about(&condition, join.left.schema())? => below.push(condition),
             // Without an outer row it is a value that is computed first.
             _ if !refers_outside(&condition)? && !has_in(&condition)? => stay.push(condition),
-            _ => {
-                return Err(Error::unsupported(
-                    "EXISTS, IN (SELECT …) and subqueries that refer to the tables outside are not offered in the ON of an outer \
-                     join, unless they are about the side whose rows may be missing alone: compute the condition as a column of \
-                     a subquery, and join that",
-                )
-                .into());
+            JoinType::Left | JoinType::Right | JoinType::Full => {
+                let side = if is_about(&condition, join.left.schema())? {
+                    0
+                } else if is_about(&condition, join.right.schema())? {
+                    1
+                } else {
+                    return Err(about_both_sides().into());
+                };
+                let name = format!("__ancho_on_{side}_{}", columns[side].len());
+                stay.push(Expr::Column(Column::from_name(&name)));
+                columns[side].push(condition.alias(name));
             }
+            _ => return Err(about_both_sides().into()),
+        }
+    }
+    let shown = join.schema.columns();
+    let has_columns = columns.iter().any(|columns| !columns.is_empty());
+    for (side, columns) in [&mut join.left, &mut join.right].into_iter().zip(columns) {
+        if !columns.is_empty() {
+            let all = side.schema().columns().into_iter().map(Expr::Column).chain(columns);
+            *side = Arc::new(LogicalPlanBuilder::from(Arc::clone(side)).project(all)?.build()?);
         }
     }
     if let Some(condition) = conjunction(below) {
@@ -57,11 +72,22 @@ fn moved(mut join: Join) -> Result<LogicalPlan> {
         *side = Arc::new(LogicalPlan::Filter(Filter::try_new(condition, Arc::clone(side))?));
     }
     join.filter = conjunction(stay);
-    let plan = LogicalPlan::Join(join);
+    let mut plan = LogicalPlan::Join(join);
+    if has_columns {
+        let shown = shown.into_iter().map(Expr::Column);
+        plan = LogicalPlanBuilder::from(plan.recompute_schema()?).project(shown)?.build()?;
+    }
     Ok(match conjunction(above) {
         Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?),
         None => plan,
     })
+}
+
+fn about_both_sides() -> Error {
+    Error::unsupported(
+        "EXISTS, IN (SELECT …) and subqueries that refer to both sides of an outer join are not offered in its ON: join the \
+         sides by an inner join first, and the outer side with that",
+    )
 }
 
 fn subquery_of(expr: &Expr) -> Option<&Subquery> {

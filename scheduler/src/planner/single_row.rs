@@ -5,9 +5,6 @@
 //! `(SELECT x FROM r WHERE r.k = t.k)` becomes `only_value((SELECT array_agg(x) FROM r WHERE r.k = t.k))`.
 //!
 //! One that may have no row is said to be nullable.
-//!
-//! `EXISTS` is planned as a join in a filter only; among the columns of a result it becomes a count that is compared
-//! with 0.
 use std::sync::Arc;
 
 use ancho_common::exact::{named_cast::maybe_null, only_value::only_value};
@@ -17,12 +14,11 @@ use datafusion::{
         tree_node::{Transformed, TransformedResult, TreeNode},
     },
     error::Result,
-    functions_aggregate::{array_agg::array_agg_udaf, count::count_all},
+    functions_aggregate::array_agg::array_agg_udaf,
     logical_expr::{
         Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, Subquery,
-        expr::{AggregateFunction, Exists, ScalarFunction},
+        expr::{AggregateFunction, ScalarFunction},
         expr_rewriter::NamePreserver,
-        lit,
     },
 };
 /// The plan with such subqueries rewritten. Output names stay.
@@ -32,7 +28,6 @@ use datafusion::{
 pub fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         let names = NamePreserver::new(&node);
-        let filters = matches!(node, LogicalPlan::Filter(_));
         node.map_expressions(|expr| {
             let name = names.save(&expr);
             let rewritten = expr.transform_up(|e| match e {
@@ -40,7 +35,6 @@ pub fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
                 Expr::ScalarSubquery(s) if is_nullable_unseen(&s) => {
                     Ok(Transformed::yes(maybe_null(Expr::ScalarSubquery(s))))
                 }
-                Expr::Exists(x) if !filters => counted(x).map(Transformed::yes),
                 other => Ok(Transformed::no(other)),
             })?;
             Ok(if rewritten.transformed { rewritten.update_data(|e| name.restore(e)) } else { rewritten })
@@ -90,14 +84,4 @@ fn only(subquery: Subquery) -> Result<Expr> {
         .build()?;
     let list = Expr::ScalarSubquery(Subquery { subquery: Arc::new(listed), ..subquery });
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![list])))
-}
-
-/// Whether there are rows, by their number.
-fn counted(exists: Exists) -> Result<Expr> {
-    let Exists { subquery, negated } = exists;
-    let rows = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
-        .aggregate(Vec::<Expr>::new(), vec![count_all()])?
-        .build()?;
-    let count = Expr::ScalarSubquery(Subquery { subquery: Arc::new(rows), ..subquery });
-    Ok(if negated { count.eq(lit(0_i64)) } else { count.gt(lit(0_i64)) })
 }

@@ -29,11 +29,11 @@ use url::Url;
 
 use super::{merged, names};
 use crate::planner::{
-    gather, guard, misread, on_subqueries,
+    copies, each, gather, guard, intervals, limits, memberships, misread, on_subqueries,
     parameters::points_in_time,
     recursion,
     refusal::{PlanError, PlanResult},
-    session, single_row, subqueries,
+    session, single_row, subqueries, values,
 };
 
 /// A session that sees one state of the cluster.
@@ -219,9 +219,11 @@ async fn answers(url: &str) -> bool {
 /// # Errors
 /// `Unsupported` for what it would get wrong.
 pub(super) fn understood(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = intervals::measure(copies::number(plan)?)?;
+    let plan = limits::rewrite(memberships::rewrite(plan)?)?;
     misread::check(&plan)?;
-    let plan = single_row::rewrite(on_subqueries::rewrite(plan)?)?;
-    Ok(points_in_time(plan)?)
+    let plan = single_row::rewrite(values::rewrite(on_subqueries::rewrite(plan)?)?)?;
+    Ok(points_in_time(each::rewrite(plan)?)?)
 }
 
 /// Puts the values of a one-row batch in place of `$1`, `$2`, ….

@@ -5,11 +5,12 @@ use ancho_common::{compute::Compute, error::Result};
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use datafusion::{execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchReceiverStreamBuilder};
-use futures::{StreamExt, future::BoxFuture};
+use futures::StreamExt;
 
 use crate::frontend::{
+    boxed::sql_service,
     caller::Caller,
-    service::{CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SharedService, SqlService},
+    service::{CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SharedService},
 };
 
 /// Batches that a query may be ahead of its client.
@@ -114,66 +115,6 @@ impl Computed {
     }
 }
 
-impl SqlService for Computed {
-    fn prepare<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: Option<&'a RecordBatch>,
-    ) -> BoxFuture<'a, Result<PreparedStatement>> {
-        Box::pin(Computed::prepare(self, sql, parameters))
-    }
-
-    fn query<'a>(&'a self, sql: &'a str, parameters: Option<RecordBatch>) -> BoxFuture<'a, Result<QueryStream>> {
-        Box::pin(Computed::query(self, sql, parameters))
-    }
-
-    fn update<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: Option<RecordBatch>,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(Computed::update(self, sql, parameters, caller))
-    }
-
-    fn update_many<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: RecordBatch,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(Computed::update_many(self, sql, parameters, caller))
-    }
-
-    fn ingest<'a>(&'a self, ingest: Ingest, caller: &'a Caller) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(Computed::ingest(self, ingest, caller))
-    }
-
-    fn begin(&self) -> BoxFuture<'_, Result<String>> {
-        Box::pin(Computed::begin(self))
-    }
-
-    fn commit<'a>(&'a self, transaction: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<()>> {
-        Box::pin(Computed::commit(self, transaction, caller))
-    }
-
-    fn roll_back<'a>(&'a self, transaction: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(Computed::roll_back(self, transaction))
-    }
-
-    fn within(&self, transaction: &str) -> Result<SharedService> {
-        Computed::within(self, transaction)
-    }
-
-    fn catalog(&self) -> Result<CatalogListing> {
-        Computed::catalog(self)
-    }
-
-    fn action<'a>(&'a self, name: &'a str, body: Bytes) -> BoxFuture<'a, Result<Bytes>> {
-        Box::pin(Computed::action(self, name, body))
-    }
-
-    fn ready(&self) -> Readiness {
-        Computed::ready(self)
-    }
-}
+sql_service!(
+    Computed: prepare, query, update, update_many, ingest, begin, commit, roll_back, within, catalog, action, ready
+);

@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
-    error::{Error, Result},
+    error::{Condition, Error, Result},
     ids::TableId,
     partition::{PartitionSpec, Partitioner},
     spec::settings::{self, UnsupportedTypeAction},
@@ -28,7 +28,7 @@ use datafusion::{
 
 use super::{
     attempt::{bind, understood},
-    merged,
+    merged, names,
 };
 pub use crate::planner::catalog::table_name;
 use crate::state::{Dataset, NewPartition, NewTable, Schema, TableName};
@@ -72,6 +72,10 @@ pub async fn create_request(
     }
     let input = bind(understood(create.input.as_ref().clone())?, parameters)?;
     let declared = input.schema().as_arrow().clone();
+    if let Some((name, _)) = declared.fields().iter().find_map(|field| field.name().split_once(names::MARK)) {
+        let text = format!("column {name} is there more than once; name the columns that the table is to have");
+        return Err(Error::invalid(text).with(Condition::DuplicateColumn));
+    }
     let schema = with_storable_types(&stored_schema(&declared, has_query), sql_type_action(&params)?)?;
     let primary_key = primary_key(&create.constraints, &schema)?;
     let name = table_name(&create.name)?;

@@ -3,14 +3,13 @@ use std::ops::ControlFlow;
 
 use ancho_common::error::{Error, Result};
 use datafusion::logical_expr::sqlparser::ast::{
-    Expr, LimitClause, Query, Select, SetExpr, SetOperator, SetQuantifier, Top, TopQuantity, Value, VisitMut,
-    VisitorMut,
+    Expr, LimitClause, Query, Select, SetExpr, Top, TopQuantity, Value, VisitMut, VisitorMut,
 };
 
 /// Turns `FETCH FIRST n ROWS ONLY` and `TOP n` into `LIMIT n`.
 ///
 /// # Errors
-/// `Unsupported`: `WITH TIES`, a percentage, `FOR UPDATE`, which would promise a lock, `INTERSECT ALL` and `EXCEPT ALL`.
+/// `Unsupported`: `WITH TIES`, a percentage, `FOR UPDATE`, which would promise a lock.
 pub fn simplify(query: &mut impl VisitMut) -> Result<()> {
     match query.visit(&mut Simplify) {
         ControlFlow::Continue(()) => Ok(()),
@@ -24,7 +23,7 @@ impl VisitorMut for Simplify {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        match fetched(query).and_then(|()| topped(query)).and_then(|()| counted(&query.body)) {
+        match fetched(query).and_then(|()| topped(query)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -44,18 +43,6 @@ fn fetched(query: &mut Query) -> Result<()> {
         ));
     }
     limit(query, fetch.quantity.unwrap_or_else(|| Expr::value(Value::Number("1".to_owned(), false))))
-}
-
-/// The engine makes a semi join of `INTERSECT ALL` and an anti join of `EXCEPT ALL`, which do not count how often a row is there.
-fn counted(body: &SetExpr) -> Result<()> {
-    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
-    if *op != SetOperator::Union && matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName) {
-        return Err(Error::unsupported(format!(
-            "{op} ALL is not offered: number equal rows by row_number() OVER (PARTITION BY …) on both sides and use {op}"
-        )));
-    }
-    counted(left)?;
-    counted(right)
 }
 
 fn topped(query: &mut Query) -> Result<()> {

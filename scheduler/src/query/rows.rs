@@ -18,7 +18,7 @@ use datafusion::{
 use super::{names::folded, statement::parse_query};
 
 /// Name of a subquery whose rows are compared.
-const ROWS: &str = "__ancho_row";
+pub const ROWS: &str = "__ancho_row";
 
 /// Takes the rows apart that are compared in a query.
 ///

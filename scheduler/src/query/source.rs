@@ -1,8 +1,8 @@
 //! The files of a dataset's source: found by folder, name or pattern, and read as one table.
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use ancho_common::{
-    error::{Error, Result},
+    error::{Error, Result, panic_text},
     spec::source::{FileFormat as SourceFormat, Location, SourceSpec},
 };
 use arrow::datatypes::{Schema, SchemaRef};
@@ -15,7 +15,7 @@ use datafusion::{
     error::DataFusionError,
     execution::SessionState,
 };
-use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, future::try_join_all, stream};
 use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use url::Url;
@@ -54,9 +54,15 @@ pub async fn table_as(
     let mut files = list(store.as_ref(), &source.from, extension).await?;
     files.sort_by(|a, b| a.location.cmp(&b.location));
     let paths = files.iter().map(|file| file_url(&base, &file.location)).collect::<Result<Vec<_>>>()?;
-    // Files without a byte hold no rows and no columns.
-    let filled: Vec<ObjectMeta> = files.into_iter().filter(|file| file.size > 0).collect();
-    let schema = match format.infer_schema(session, &store, &filled).await {
+    // A CSV file without a byte holds no rows and no columns; every Parquet file has its columns.
+    let filled: Vec<ObjectMeta> = match &source.format {
+        SourceFormat::Parquet => files,
+        SourceFormat::Csv(_) | SourceFormat::Snapshot => files.into_iter().filter(|file| file.size > 0).collect(),
+    };
+    if filled.is_empty() {
+        return Err(Error::invalid(format!("{} holds empty files only, which do not tell the columns", source.from)));
+    }
+    let schema = match columns(session, &store, format.as_ref(), &filled).await {
         Ok(schema) => schema,
         Err(error) => return Err(odd_one(session, &store, format.as_ref(), &filled, &source.from, error).await),
     };
@@ -68,6 +74,19 @@ pub async fn table_as(
     let options = ListingOptions::new(format).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(paths).with_listing_options(options).with_schema(schema);
     Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// The columns of all files together. A damaged file may have the library panic; that is the file's error like any other.
+async fn columns(
+    session: &SessionState,
+    store: &Arc<dyn ObjectStore>,
+    format: &dyn FileFormat,
+    files: &[ObjectMeta],
+) -> Result<SchemaRef, DataFusionError> {
+    let found = AssertUnwindSafe(format.infer_schema(session, store, files)).catch_unwind();
+    found
+        .await
+        .unwrap_or_else(|panic| Err(Error::invalid(format!("it cannot be read: {}", panic_text(&*panic))).into()))
 }
 
 /// The files' common columns, of which one takes no NULL only if every file has it and says so: where a file lacks a
@@ -84,7 +103,7 @@ async fn never_null(
         for files in files.chunks(AT_ONCE) {
             let mut each = Vec::with_capacity(files.len());
             for file in files {
-                each.push(format.infer_schema(session, store, std::slice::from_ref(file)));
+                each.push(columns(session, store, format, std::slice::from_ref(file)));
             }
             for schema in try_join_all(each).await? {
                 for (required, field) in required.iter_mut().zip(common.fields()) {
@@ -107,7 +126,7 @@ async fn odd_one(
     together: DataFusionError,
 ) -> Error {
     for file in files {
-        if let Err(error) = format.infer_schema(session, store, std::slice::from_ref(file)).await {
+        if let Err(error) = columns(session, store, format, std::slice::from_ref(file)).await {
             let kind = format.get_ext().trim_start_matches('.').to_uppercase();
             // Without its root, as the stores keep it.
             let file = format!("/{}", file.location);
@@ -207,12 +226,19 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
+/// What writers leave beside their files, by the convention of Hive and Spark: `.part.csv.crc`, `_temporary/`, `_SUCCESS`. A
+/// folder or pattern does not name it, unless the pattern begins with that character, too.
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
+}
+
 /// Files of the folder itself, and of folders in it that are named like `year=2024`.
 fn is_in_folder(folder: &Path, file: &Path, extension: &str) -> bool {
     let Some(rest) = file.prefix_match(folder) else { return false };
     let mut parts: Vec<_> = rest.collect();
     let name = parts.pop();
-    name.is_some_and(|name| name.as_ref().ends_with(extension)) && parts.iter().all(|p| p.as_ref().contains('='))
+    name.is_some_and(|name| name.as_ref().ends_with(extension) && !is_hidden(name.as_ref()))
+        && parts.iter().all(|p| p.as_ref().contains('=') && !is_hidden(p.as_ref()))
 }
 
 enum Expansion {
@@ -263,7 +289,12 @@ async fn expand(store: &dyn ObjectStore, pattern: &str) -> Result<Vec<ObjectMeta
 }
 
 fn matches(pattern: &Pattern, name: Option<&str>) -> bool {
-    name.is_some_and(|name| pattern.matches_with(name, MATCHING))
+    name.is_some_and(|name| {
+        let last = pattern.as_str().rsplit('/').next().unwrap_or_default();
+        let (folders, file) = name.rsplit_once('/').map_or(("", name), |(folders, file)| (folders, file));
+        let shown = !is_hidden(file) || last.starts_with(['.', '_']);
+        shown && !folders.split('/').any(is_hidden) && pattern.matches_with(name, MATCHING)
+    })
 }
 
 async fn list_each(store: &dyn ObjectStore, folders: Vec<Path>) -> object_store::Result<Vec<object_store::ListResult>> {
@@ -294,7 +325,12 @@ mod tests {
 
     use super::*;
 
-    const FILES: [&str; 12] = [
+    const FILES: [&str; 17] = [
+        "pq/_temporary/t.parquet",
+        "pq/.hidden.parquet",
+        "ps/_x_3.parquet",
+        "ps/_year=2026/h.parquet",
+        "ps/.year=2024/i.parquet",
         "top.parquet",
         "pq/a.parquet",
         "pq/b.parquet",
@@ -326,7 +362,22 @@ mod tests {
         for (from, expected) in [
             ("", &["top.parquet"][..]),
             ("pq/", &["pq/a.parquet", "pq/b.parquet"]),
-            ("ps/", &["ps/x_1.parquet", "ps/x_12.parquet", "ps/year=2024/f.parquet", "ps/year=2025/g.parquet"]),
+            (
+                "ps/",
+                &[
+                    "ps/_year=2026/h.parquet",
+                    "ps/x_1.parquet",
+                    "ps/x_12.parquet",
+                    "ps/year=2024/f.parquet",
+                    "ps/year=2025/g.parquet",
+                ],
+            ),
+            ("pq/.hidden.parquet", &["pq/.hidden.parquet"]),
+            ("pq/.h*", &["pq/.hidden.parquet"]),
+            ("p?/_x*.parquet", &["ps/_x_3.parquet"]),
+            ("pq/_temporary/", &["pq/_temporary/t.parquet"]),
+            ("pq/_temp*/*", &["pq/_temporary/t.parquet"]),
+            ("pq/*/*.parquet", &["pq/deep/d.parquet"]),
             ("pq/c.csv", &["pq/c.csv"]),
             ("p[q]/*.parquet", &["pq/a.parquet", "pq/b.parquet"]),
             ("p[q]/*", &["pq/a.parquet", "pq/b.parquet"]),
@@ -343,6 +394,7 @@ mod tests {
                     "pq/b.parquet",
                     "pq/deep/d.parquet",
                     "pr/e.parquet",
+                    "ps/_year=2026/h.parquet",
                     "ps/year=2024/f.parquet",
                     "ps/year=2025/g.parquet",
                 ],

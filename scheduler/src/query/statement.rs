@@ -16,7 +16,7 @@ use super::{
     copy::{self, Copy},
     forms,
     names::mark_duplicates,
-    rows,
+    precedence, rows,
     snapshot_sql::SnapshotStatement,
 };
 use crate::frontend::service::StatementKind;
@@ -103,7 +103,10 @@ impl Statement {
                 Err(Error::unsupported("CREATE EXTERNAL TABLE is not offered; declare a dataset and use `ancho apply`"))
             }
             DfStatement::Reset(_) => Err(not_offered("RESET", SETTINGS)),
-            DfStatement::Statement(sql) => Self::classify_sql(*sql, None),
+            DfStatement::Statement(mut sql) => {
+                precedence::restore(sql.as_mut());
+                Self::classify_sql(*sql, None)
+            }
         }
     }
 
@@ -331,7 +334,10 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
         |why: String| Error::internal(format!("a statement was turned into a query that cannot be read: {why}"));
     match parser(sql)?.parse_statement().map_err(|e| wrong(e.to_string()))? {
         DfStatement::Statement(statement) => match *statement {
-            Sql::Query(query) => Ok(query),
+            Sql::Query(mut query) => {
+                precedence::restore(&mut query);
+                Ok(query)
+            }
             other => Err(wrong(other.to_string())),
         },
         other => Err(wrong(other.to_string())),

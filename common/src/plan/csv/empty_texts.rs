@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait, RecordBatch, StringViewArray},
+    array::{Array, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait, StringViewArray},
     datatypes::DataType,
-    error::ArrowError,
 };
+
+use crate::error::{Error, Result};
 
 /// Begins a value that was changed.
 const MARK: u8 = 1;
@@ -52,11 +53,20 @@ pub(super) struct Marker {
     header: bool,
     /// Behind a carriage return that ended a line.
     returned: bool,
+    /// Of the file, from one; counted by line feeds.
+    line: u64,
+    /// Where the last quoted value began.
+    opened: u64,
 }
 
 impl Marker {
     pub(super) fn new(dialect: Dialect, texts: Vec<bool>, header: bool) -> Self {
-        Self { dialect, texts, column: 0, place: Place::LineStart, header, returned: false }
+        Self { dialect, texts, column: 0, place: Place::LineStart, header, returned: false, line: 1, opened: 1 }
+    }
+
+    /// The names of the columns have been read to their end.
+    pub(super) fn is_behind_header(&self) -> bool {
+        !self.header && self.place == Place::LineStart
     }
 
     /// The next piece, marked.
@@ -69,20 +79,29 @@ impl Marker {
     }
 
     /// What was held back at the end of the file.
-    pub(super) fn end(&mut self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// `Invalid` if a value's end quote is missing: the file is cut off, or rows were taken for one value.
+    pub(super) fn end(&mut self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        match self.place {
-            Place::Opened => out.push(self.dialect.quote),
+        match std::mem::replace(&mut self.place, Place::LineStart) {
+            Place::Opened | Place::Quoted | Place::Escaped => {
+                return Err(Error::invalid(format!(
+                    "the quote in line {} is not closed before the end of the file; is the file whole, and are quotes inside \
+                     of values doubled?",
+                    self.opened
+                )));
+            }
             Place::OpenedTwice => self.empty(&mut out),
             _ => {}
         }
-        self.place = Place::LineStart;
-        out
+        Ok(out)
     }
 
-    fn step(&mut self, byte: u8, out: &mut Vec<u8>) {
+    pub(super) fn step(&mut self, byte: u8, out: &mut Vec<u8>) {
         let quote = self.dialect.quote;
         let returned = std::mem::take(&mut self.returned);
+        self.line += u64::from(byte == b'\n');
         if self.place == Place::LineStart && self.dialect.comment != Some(byte) {
             match byte {
                 // The rest of a line break.
@@ -97,6 +116,7 @@ impl Marker {
             Place::LineStart if self.dialect.comment == Some(byte) => Place::Comment,
             Place::LineStart | Place::FieldStart if byte == quote => {
                 self.place = Place::Opened;
+                self.opened = self.line;
                 return;
             }
             Place::LineStart | Place::FieldStart => {
@@ -187,16 +207,8 @@ impl Marker {
     }
 }
 
-/// Restores the texts that were marked.
-///
-/// # Errors
-/// None that a batch of texts could raise.
-pub(super) fn restored(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().map(restored_column).collect();
-    RecordBatch::try_new(batch.schema(), columns)
-}
-
-fn restored_column(column: &ArrayRef) -> ArrayRef {
+/// A column whose marked texts are what they were.
+pub(super) fn restored(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8 => restored_texts::<i32>(column),
         DataType::LargeUtf8 => restored_texts::<i64>(column),
@@ -244,7 +256,7 @@ mod tests {
     fn read(text: &str, dialect: Dialect, columns: usize, size: usize) -> Vec<Vec<Option<String>>> {
         let mut marker = Marker::new(dialect, vec![true; columns], false);
         let mut marked: Vec<u8> = text.as_bytes().chunks(size.max(1)).flat_map(|piece| marker.mark(piece)).collect();
-        marked.extend(marker.end());
+        marked.extend(marker.end().unwrap());
         let schema: Vec<Field> = (0..columns).map(|i| Field::new(i.to_string(), DataType::Utf8, true)).collect();
         let mut builder = ReaderBuilder::new(Arc::new(Schema::new(schema))).with_delimiter(dialect.delimiter);
         if let Some(escape) = dialect.escape {
@@ -256,13 +268,14 @@ mod tests {
         let reader = builder.with_quote(dialect.quote).build(marked.as_slice()).unwrap();
         let mut rows = Vec::new();
         for batch in reader {
-            let batch = restored(batch.unwrap()).unwrap();
+            let batch = batch.unwrap();
+            let columns: Vec<ArrayRef> = batch.columns().iter().map(restored).collect();
             rows.extend((0..batch.num_rows()).map(|row| {
                 let value = |column: &ArrayRef| {
                     let texts: &StringArray = column.as_string();
                     (!texts.is_null(row)).then(|| texts.value(row).to_owned())
                 };
-                batch.columns().iter().map(value).collect()
+                columns.iter().map(value).collect()
             }));
         }
         rows
@@ -297,6 +310,29 @@ mod tests {
         assert_eq!(marker.mark(b"\r\n\nname\r\n\r\nx\n\n\"\"\n"), b"\r\n\nname\r\n\"\"\r\nx\n\"\"\n\"\x01\"\n");
         let mut two = Marker::new(DIALECT, vec![true, true], false);
         assert_eq!(two.mark(b"\na,b\n\n"), b"\na,b\n\n");
+    }
+
+    #[test]
+    fn a_quote_without_its_end_is_an_error_with_its_line() {
+        let odd = Dialect { escape: Some(b'\\'), ..DIALECT };
+        for (text, dialect, line) in [
+            ("a,b\n1,\"abc\n2,x\n", DIALECT, 2),
+            ("a\n\"", DIALECT, 2),
+            ("\"x\"\"", DIALECT, 1),
+            ("\"x\ny\",\"z", DIALECT, 2),
+            ("\"x\\", odd, 1),
+            ("\"x\\\"", odd, 1),
+        ] {
+            let mut marker = Marker::new(dialect, vec![true, true], false);
+            marker.mark(text.as_bytes());
+            let error = marker.end().unwrap_err();
+            assert!(error.message.contains(&format!("in line {line} ")), "{text:?}: {error}");
+        }
+        for text in ["", "\"\"", "\"x\"", "x\"", "\"x\"\n", "\"x\"\"\"", "#\""] {
+            let mut marker = Marker::new(Dialect { comment: Some(b'#'), ..DIALECT }, vec![true, true], false);
+            marker.mark(text.as_bytes());
+            assert!(marker.end().is_ok(), "{text:?}");
+        }
     }
 
     proptest! {

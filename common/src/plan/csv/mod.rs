@@ -1,8 +1,10 @@
 //! Reading CSV files so that `""` is an empty text and an empty field is NULL, and values may hold line breaks.
 //!
 //! The engine's reader takes both for NULL, and files are cut at any line break by whoever spreads a scan. So this source reads
-//! whole files only: one task each, several at the same time. Everything but the opening of a file is the engine's.
+//! whole files only: one task each, several at the same time. Columns are found by the names in each file's first row.
+//! Everything but the opening of a file is the engine's.
 mod empty_texts;
+mod header;
 mod opener;
 
 use std::{fmt, sync::Arc};

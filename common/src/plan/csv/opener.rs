@@ -2,11 +2,11 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::RecordBatch,
+    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
     csv::reader::{Decoder, ReaderBuilder},
-    datatypes::{DataType, SchemaRef},
+    datatypes::{DataType, Schema, SchemaRef},
 };
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use datafusion::{
     datasource::{
         listing::PartitionedFile,
@@ -20,14 +20,16 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use super::{
     WholeCsvSource,
     empty_texts::{Dialect, Marker, restored},
+    header::{columns_of, end_of_header},
 };
 use crate::error::Error;
 
 /// See the module.
+#[derive(Clone)]
 pub(super) struct WholeFileOpener {
     source: WholeCsvSource,
     store: Arc<dyn ObjectStore>,
-    /// Columns that are read, in the order of the file.
+    /// Columns of the table that are read.
     columns: Vec<usize>,
     batch_size: usize,
 }
@@ -46,15 +48,21 @@ impl WholeFileOpener {
         self.source.inner.table_schema().file_schema()
     }
 
-    fn decoder(&self) -> Decoder {
+    fn dialect(&self) -> Dialect {
         let csv = &self.source.inner;
-        let mut builder = ReaderBuilder::new(Arc::clone(self.schema()))
+        Dialect { delimiter: csv.delimiter(), quote: csv.quote(), escape: csv.escape(), comment: csv.comment() }
+    }
+
+    /// For a file with these columns of the table in this order.
+    fn decoder(&self, file: &Schema, wanted: Vec<usize>) -> Decoder {
+        let csv = &self.source.inner;
+        let mut builder = ReaderBuilder::new(Arc::new(file.clone()))
             .with_delimiter(csv.delimiter())
             .with_batch_size(self.batch_size)
             .with_header(csv.has_header())
             .with_quote(csv.quote())
             .with_truncated_rows(csv.truncate_rows())
-            .with_projection(self.columns.clone());
+            .with_projection(wanted);
         if let Some(escape) = csv.escape() {
             builder = builder.with_escape(escape);
         }
@@ -64,14 +72,51 @@ impl WholeFileOpener {
         builder.build_decoder()
     }
 
-    fn marker(&self) -> Option<Marker> {
-        let csv = &self.source.inner;
-        let dialect =
-            Dialect { delimiter: csv.delimiter(), quote: csv.quote(), escape: csv.escape(), comment: csv.comment() };
+    fn marker(&self, file: &Schema) -> Marker {
         let is_text =
             |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-        let texts = self.schema().fields().iter().map(|field| is_text(field.data_type())).collect();
-        (!self.source.quoted_is_null).then(|| Marker::new(dialect, texts, csv.has_header()))
+        let texts = match self.source.quoted_is_null {
+            true => Vec::new(),
+            false => file.fields().iter().map(|field| is_text(field.data_type())).collect(),
+        };
+        Marker::new(self.dialect(), texts, self.source.inner.has_header())
+    }
+
+    async fn reading(&self, file: &PartitionedFile) -> Result<Reading> {
+        let bytes = self.store.get(&file.object_meta.location).await?.into_stream();
+        let mut bytes = bytes.map_err(DataFusionError::from).boxed();
+        let table = self.schema();
+        let mut in_file: Vec<usize> = (0..table.fields().len()).collect();
+        if self.source.inner.has_header() {
+            let (mut start, dialect) = (BytesMut::new(), self.dialect());
+            let header = loop {
+                if let Some(last) = end_of_header(dialect, &start) {
+                    break last + 1;
+                }
+                match bytes.try_next().await? {
+                    Some(piece) => start.extend_from_slice(&piece),
+                    None => break start.len(),
+                }
+            };
+            in_file = columns_of(dialect, &start[..header], table)?;
+            bytes = stream::once(async move { Ok(start.freeze()) }).chain(bytes).boxed();
+        }
+        let schema = table.project(&in_file)?;
+        // Where in the file each wanted column stands; one that is not there is NULL.
+        let places: Vec<_> = self.columns.iter().map(|wanted| in_file.iter().position(|c| c == wanted)).collect();
+        let found = places.iter().flatten().copied().collect();
+        let mut next = 0..;
+        let places = places.into_iter().map(|place| place.and_then(|_| next.next())).collect();
+        Ok(Reading {
+            bytes,
+            marker: self.marker(&schema),
+            restores: !self.source.quoted_is_null,
+            decoder: self.decoder(&schema, found),
+            places,
+            schema: Arc::new(table.project(&self.columns)?),
+            held: Bytes::new(),
+            ended: false,
+        })
     }
 }
 
@@ -82,23 +127,30 @@ impl FileOpener for WholeFileOpener {
                 Error::internal("a CSV file is to be read in parts, but line breaks may stand in its values").into()
             );
         }
-        let (store, decoder, marker) = (Arc::clone(&self.store), self.decoder(), self.marker());
+        let opener = self.clone();
         Ok(Box::pin(async move {
-            let bytes = store.get(&file.object_meta.location).await?.into_stream();
-            let bytes = bytes.map_err(DataFusionError::from).boxed();
-            let reading = Reading { bytes, marker, decoder, held: Bytes::new(), ended: false };
-            Ok(stream::try_unfold(reading, |mut reading| async move {
+            // Without its root, as the stores keep it.
+            let name = format!("file /{}", file.object_meta.location);
+            let named = move |error: DataFusionError| DataFusionError::from(Error::from(error).context(&name));
+            let reading = opener.reading(&file).await.map_err(&named)?;
+            let batches = stream::try_unfold(reading, |mut reading| async move {
                 Ok(reading.next().await?.map(|batch| (batch, reading)))
-            })
-            .boxed())
+            });
+            Ok(batches.map_err(named).boxed())
         }))
     }
 }
 
 struct Reading {
     bytes: stream::BoxStream<'static, Result<Bytes>>,
-    marker: Option<Marker>,
+    marker: Marker,
+    /// Marked texts are to be restored.
+    restores: bool,
     decoder: Decoder,
+    /// Of each wanted column its place among the decoded ones, if the file has it.
+    places: Vec<Option<usize>>,
+    /// The wanted columns.
+    schema: SchemaRef,
     /// Bytes that are not decoded yet.
     held: Bytes,
     ended: bool,
@@ -115,8 +167,7 @@ impl Reading {
             self.held.advance(decoded);
             if decoded == 0 || self.decoder.capacity() == 0 {
                 match self.decoder.flush()? {
-                    Some(batch) if self.marker.is_some() => return Ok(Some(restored(batch)?)),
-                    Some(batch) => return Ok(Some(batch)),
+                    Some(batch) => return Ok(Some(self.arranged(&batch)?)),
                     None if self.held.is_empty() && self.ended => return Ok(None),
                     None => {}
                 }
@@ -124,13 +175,24 @@ impl Reading {
         }
     }
 
+    /// The wanted columns of decoded rows.
+    fn arranged(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| match place {
+            Some(place) if self.restores => restored(batch.column(*place)),
+            Some(place) => Arc::clone(batch.column(*place)),
+            None => new_null_array(field.data_type(), batch.num_rows()),
+        });
+        let columns: Vec<ArrayRef> = columns.collect();
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)?)
+    }
+
     async fn fetch(&mut self) -> Result<()> {
         let piece = self.bytes.try_next().await?;
         self.ended = piece.is_none();
-        self.held = match (&mut self.marker, piece) {
-            (None, piece) => piece.unwrap_or_default(),
-            (Some(marker), Some(piece)) => marker.mark(&piece).into(),
-            (Some(marker), None) => marker.end().into(),
+        self.held = match piece {
+            Some(piece) => self.marker.mark(&piece).into(),
+            None => self.marker.end()?.into(),
         };
         Ok(())
     }

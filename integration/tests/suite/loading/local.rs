@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use ancho_common::error::ErrorKind;
 use ancho_integration::{client::first_column, cluster::in_process::ClusterBuilder, run, sources::write_file, turns};
 use anyhow::{Context, ensure};
 use tokio::time::{sleep, timeout};
@@ -203,6 +204,79 @@ fn a_source_that_cannot_be_read_leaves_nothing() {
             ensure!(failure.from_server, "{failure}");
             let rows = client.query("SELECT * FROM broken").await;
             ensure!(rows.as_ref().map_or(true, |a| a.rows() == 0), "{path} left rows: {rows:?}");
+        }
+        cluster.stop().await
+    });
+}
+
+#[test]
+fn columns_of_csv_files_are_found_by_their_names() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let sources = tempfile::tempdir()?;
+        for (name, text) in [
+            ("a.csv", "a,b,c\nx1,y1,1\n"),
+            ("b.csv", "c,b,a\n2,y2,x2\n"),
+            ("c.csv", "\"b\",\"a\"\n\"\",x3\n,x4\n"),
+            ("d.csv", "b,a,c\n"),
+            ("e.csv", ""),
+            // Beside the files of others lies what is not theirs.
+            (".f.csv", "a,b,c\nhidden,,\n"),
+            ("_g.csv", "a,b,c\nhidden,,\n"),
+        ] {
+            fs::write(sources.path().join(name), text)?;
+        }
+        let cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        let from = format!("file://{}/", sources.path().display());
+        apply(&client, &SpecText::new().dataset("named", &from, &[CSV], &["bucket(3, a)"]), "created").await?;
+        let sql = "SELECT concat_ws('|', a, coalesce(b, '-'), coalesce(c, 0)) FROM named ORDER BY a";
+        let rows = first_column(&client.query(sql).await?)?;
+        ensure!(rows == ["x1|y1|1", "x2|y2|2", "x3||0", "x4|-|0"], "{rows:?}");
+        cluster.stop().await
+    });
+}
+
+#[test]
+fn a_spoiled_file_is_named_and_keeps_no_other_dataset_from_being_loaded() {
+    run(async {
+        let _turn = turns::shared().await?;
+        let sources = tempfile::tempdir()?;
+        let late = format!("a\n{}x\n", "1\n".repeat(3000));
+        let beyond = format!("a\n{}", "1\n".repeat(1200));
+        let spoiled: [(&str, &[(&str, &str)], &str); 8] = [
+            ("late", &[("good.csv", "a\n1\n"), ("spoiled.csv", &late)], "'x'"),
+            ("ragged", &[("good.csv", "a,b\n1,2\n"), ("spoiled.csv", "a,b\n1,2\n1,2,3\n")], "number of fields"),
+            ("open", &[("good.csv", "a,b\n1,x\n"), ("spoiled.csv", "a,b\n1,\"abc\n2,x\n")], "line 2"),
+            ("twice", &[("spoiled.csv", "a,a\n1,2\n")], "twice"),
+            ("added", &[("a.csv", &beyond), ("spoiled.csv", "a,b\n1,2\n")], "\"b\""),
+            ("panics", &[("spoiled.parquet", "PAR1xxxxxxxxPAR1")], "PARQUET"),
+            ("empty", &[("spoiled.parquet", "")], "PARQUET"),
+            ("short", &[("spoiled.parquet", "PAR1")], "PARQUET"),
+        ];
+        write_file(&sources.path().join("good/a.parquet"), &rows_sql(1, 40)).await?;
+        let at = |name: &str| format!("file://{}/{name}/", sources.path().display());
+        let mut spec = SpecText::new();
+        for (name, files, _) in &spoiled {
+            fs::create_dir(sources.path().join(name))?;
+            for (file, text) in *files {
+                fs::write(sources.path().join(name).join(file), text)?;
+            }
+            let format = if files[0].0.ends_with("csv") { CSV } else { PARQUET };
+            spec = spec.dataset(name, &at(name), &[format], &["a"]);
+        }
+        spec = spec.dataset("good", &at("good"), &[PARQUET], &["bucket(2, id)"]);
+        let cluster = ClusterBuilder::default().executors(2).start().await?;
+        let client = cluster.client()?;
+        let changes = client.try_apply(&spec.0).await?;
+        check_rows(&client, "good", 40).await?;
+        for ((name, _, part), change) in spoiled.into_iter().zip(changes) {
+            let file = format!("{}/{name}/spoiled.", sources.path().display());
+            let told = change.detail.unwrap_or_default();
+            ensure!(change.error == Some(ErrorKind::Invalid), "{name}: {:?}: {told}", change.error);
+            ensure!(told.contains(&file) && told.contains(part), "{name}: {told}");
+            let rows = client.query(&format!("SELECT * FROM {name}")).await;
+            ensure!(rows.as_ref().map_or(true, |a| a.rows() == 0), "{name} left rows: {rows:?}");
         }
         cluster.stop().await
     });

@@ -21,10 +21,10 @@ use datafusion::{
     physical_plan::stream::RecordBatchStreamAdapter,
     prelude::{SessionConfig, SessionContext},
 };
-use futures::{StreamExt, future::BoxFuture, stream};
+use futures::{StreamExt, stream};
 
 use crate::frontend::{
-    CatalogListing, PreparedStatement, QueryStream, Readiness, SqlService, StatementKind, TableInfo, TableType,
+    CatalogListing, PreparedStatement, QueryStream, Readiness, StatementKind, TableInfo, TableType, boxed::sql_service,
     caller::Caller,
 };
 
@@ -215,37 +215,4 @@ impl Double {
     }
 }
 
-impl SqlService for Double {
-    fn prepare<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: Option<&'a RecordBatch>,
-    ) -> BoxFuture<'a, Result<PreparedStatement>> {
-        Box::pin(Double::prepare(self, sql, parameters))
-    }
-
-    fn query<'a>(&'a self, sql: &'a str, parameters: Option<RecordBatch>) -> BoxFuture<'a, Result<QueryStream>> {
-        Box::pin(Double::query(self, sql, parameters))
-    }
-
-    fn update<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: Option<RecordBatch>,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(Double::update(self, sql, parameters, caller))
-    }
-
-    fn catalog(&self) -> Result<CatalogListing> {
-        Double::catalog(self)
-    }
-
-    fn action<'a>(&'a self, name: &'a str, body: Bytes) -> BoxFuture<'a, Result<Bytes>> {
-        Box::pin(Double::action(self, name, body))
-    }
-
-    fn ready(&self) -> Readiness {
-        Double::ready(self)
-    }
-}
+sql_service!(Double: prepare, query, update, catalog, action, ready);

@@ -2,12 +2,16 @@
 //!
 //! The engine keeps the column of both sides under one name. A condition that names it is called ambiguous, and `*` shows the
 //! one whose table comes first in the alphabet, which is NULL in rows of an outer join that it has nothing for. So before
-//! planning the join gets an `ON`, and the column of the side that may be NULL a name of its own:
+//! planning the join gets an `ON`, and the column of the right side a name of its own:
 //! `a LEFT JOIN b USING (x)` becomes `a LEFT JOIN b AS b (x′, y) ON x = b.x′`, `b.x` becomes `b.x′`, and `*` leaves `x′` out.
 //! Then `x` is one column. The mark in `x′` is that of [`names`](super::names), and is not shown.
 //!
-//! A `FULL` join has no such side, and stays as it is.
+//! In a `RIGHT` or `FULL` join the left side may be NULL, too: with all joins before it, it becomes a subquery, which has the
+//! merged column, those of both sides under names of their own, and all others. A right side that is a join itself becomes a
+//! subquery, too.
 mod refer;
+mod walk;
+mod wrapped;
 
 use std::ops::ControlFlow;
 
@@ -16,13 +20,16 @@ use datafusion::{
     execution::SessionState,
     logical_expr::sqlparser::ast::{
         BinaryOperator, Cte, Expr, JoinConstraint, JoinOperator, OrderBy, Query, Select, SetExpr, Statement as Sql,
-        TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value, VisitMut, Visitor, VisitorMut, With,
+        TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value, VisitMut, Visitor, With,
     },
     sql::parser::Statement as DfStatement,
 };
 use futures::FutureExt;
 
-use self::refer::{Refer, Renamed, columns, quoted};
+use self::{
+    refer::{Merged, Refer, Renamed, columns, quoted},
+    walk::{InExpressions, expressions},
+};
 use super::{
     names::{MARK, folded},
     statement::parse_query,
@@ -89,6 +96,7 @@ enum Keeps {
     None,
     Left,
     Right,
+    Both,
 }
 
 fn constraint(operator: &mut JoinOperator) -> Option<(Keeps, &mut JoinConstraint)> {
@@ -96,6 +104,7 @@ fn constraint(operator: &mut JoinOperator) -> Option<(Keeps, &mut JoinConstraint
         JoinOperator::Join(c) | JoinOperator::Inner(c) => Some((Keeps::None, c)),
         JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => Some((Keeps::Left, c)),
         JoinOperator::Right(c) | JoinOperator::RightOuter(c) => Some((Keeps::Right, c)),
+        JoinOperator::FullOuter(c) => Some((Keeps::Both, c)),
         _ => None,
     }
 }
@@ -145,11 +154,11 @@ impl Separate<'_> {
     }
 
     fn select(&mut self, select: &mut Select, mut order: Option<&mut OrderBy>, result: bool) -> Result<()> {
-        let mut renamed = Vec::new();
+        let mut merged = Merged::default();
         for from in &mut select.from {
-            self.from(from, &mut renamed)?;
+            self.from(from, &mut merged)?;
         }
-        let mut inside = InExpressions { separate: self, depth: 0 };
+        let mut inside = InExpressions::of(self);
         let mut visited = expressions(select, &mut inside);
         if let (ControlFlow::Continue(()), Some(order)) = (&visited, order.as_deref_mut()) {
             visited = order.visit(&mut inside);
@@ -157,11 +166,11 @@ impl Separate<'_> {
         if let ControlFlow::Break(error) = visited {
             return Err(error);
         }
-        if renamed.is_empty() {
+        if merged.renamed.is_empty() {
             return Ok(());
         }
-        select.projection = columns(std::mem::take(&mut select.projection), &renamed, result)?;
-        let mut refer = Refer { renamed: &renamed, hidden: Vec::new() };
+        select.projection = columns(std::mem::take(&mut select.projection), &merged, result)?;
+        let mut refer = Refer::to(&merged.renamed);
         // Nothing breaks off these walks.
         let _: ControlFlow<()> = expressions(select, &mut refer);
         let _: ControlFlow<()> = select.from.visit(&mut refer);
@@ -171,49 +180,57 @@ impl Separate<'_> {
         Ok(())
     }
 
-    fn from(&mut self, from: &mut TableWithJoins, renamed: &mut Vec<Renamed>) -> Result<()> {
-        self.factor(&mut from.relation, renamed)?;
-        for number in 0..from.joins.len() {
-            self.factor(&mut from.joins[number].relation, renamed)?;
-            self.join(from, number, renamed)?;
+    fn from(&mut self, from: &mut TableWithJoins, merged: &mut Merged) -> Result<()> {
+        self.factor(&mut from.relation, merged)?;
+        let mut number = 0;
+        while number < from.joins.len() {
+            self.factor(&mut from.joins[number].relation, merged)?;
+            number = self.join(from, number, merged)?;
         }
         Ok(())
     }
 
-    fn factor(&mut self, factor: &mut TableFactor, renamed: &mut Vec<Renamed>) -> Result<()> {
+    fn factor(&mut self, factor: &mut TableFactor, merged: &mut Merged) -> Result<()> {
         match factor {
             TableFactor::Derived { subquery, .. } => self.query(subquery, false),
-            TableFactor::NestedJoin { table_with_joins, alias: None } => self.from(table_with_joins, renamed),
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.from(table_with_joins, merged),
             _ => Ok(()),
         }
     }
 
-    fn join(&mut self, from: &mut TableWithJoins, number: usize, renamed: &mut Vec<Renamed>) -> Result<()> {
-        let Some((keeps, merged)) = constraint(&mut from.joins[number].join_operator) else { return Ok(()) };
-        let merged = merged.clone();
-        if !matches!(merged, JoinConstraint::Using(_) | JoinConstraint::Natural) {
-            return Ok(());
+    /// Gives a join an ON. Returns the number of the next one.
+    fn join(&mut self, from: &mut TableWithJoins, number: usize, merged: &mut Merged) -> Result<usize> {
+        let Some((keeps, by)) = constraint(&mut from.joins[number].join_operator) else { return Ok(number + 1) };
+        let by = by.clone();
+        if !matches!(by, JoinConstraint::Using(_) | JoinConstraint::Natural) {
+            return Ok(number + 1);
         }
-        let left = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..number].to_vec() };
+        if matches!(keeps, Keeps::Right | Keeps::Both) {
+            return self.wrap(from, number, &by, keeps, merged);
+        }
+        if keeps == Keeps::Left && is_join(&from.joins[number].relation) {
+            self.wrap_factor(&mut from.joins[number].relation, merged)?;
+        }
+        let mut left = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..number].to_vec() };
+        // Conditions of joins before may name what has other names now.
+        let _: ControlFlow<()> = left.visit(&mut Refer::to(&merged.renamed));
         let right = TableWithJoins { relation: from.joins[number].relation.clone(), joins: Vec::new() };
-        let side = if keeps == Keeps::Right { &left } else { &right };
-        let (true, Some(columns)) = (side.joins.is_empty() && can_rename(&side.relation), self.columns(side)) else {
-            return not_told(keeps);
+        let (true, Some(columns)) = (can_rename(&right.relation), self.columns(&right)) else {
+            return not_told(keeps).map(|()| number + 1);
         };
-        let keys: Vec<String> = match merged {
+        let keys: Vec<String> = match by {
             JoinConstraint::Using(names) => {
                 names.iter().filter_map(|name| name.0.first()?.as_ident()).map(folded).collect()
             }
             _ => {
-                let other = if keeps == Keeps::Right { &right } else { &left };
-                let Some(others) = self.columns(other) else { return not_told(keeps) };
+                let Some(others) = self.columns(&left) else { return not_told(keeps).map(|()| number + 1) };
                 let is_key = |column: &String| columns.contains(column) && !column.contains(MARK);
                 others.into_iter().filter(is_key).collect()
             }
         };
         if !keys.iter().all(|key| columns.contains(key)) {
             // The engine says what is not there.
-            return Ok(());
+            return Ok(number + 1);
         }
         let columns: Vec<(String, String)> = columns
             .into_iter()
@@ -222,20 +239,20 @@ impl Separate<'_> {
                 (column, now)
             })
             .collect();
-        let side = if keeps == Keeps::Right { &mut from.relation } else { &mut from.joins[number].relation };
-        let Some(side) = self.rename(side, columns) else { return not_told(keeps) };
+        let Some(side) = self.rename(&mut from.joins[number].relation, columns) else {
+            return not_told(keeps).map(|()| number + 1);
+        };
         let on = keys.iter().map(|key| {
             let now = side.now(&quoted(key)).unwrap_or(key);
             let theirs = Expr::CompoundIdentifier(vec![quoted(&side.table), quoted(now)]);
             binary(Expr::Identifier(quoted(key)), BinaryOperator::Eq, theirs)
         });
-        let on = on.reduce(|a, b| binary(a, BinaryOperator::And, b));
-        let on = on.unwrap_or_else(|| Expr::value(Value::Boolean(true)));
-        if let Some((_, constraint)) = constraint(&mut from.joins[number].join_operator) {
-            *constraint = JoinConstraint::On(on);
+        set_on(&mut from.joins[number].join_operator, on);
+        for key in &keys {
+            merged.hidden.extend(side.now(&quoted(key)).map(str::to_owned));
         }
-        renamed.push(side);
-        Ok(())
+        merged.note(side);
+        Ok(number + 1)
     }
 
     fn marked(&mut self, column: &str) -> String {
@@ -262,11 +279,16 @@ impl Separate<'_> {
         let columns_now =
             columns.iter().map(|(_, now)| TableAliasColumnDef { name: quoted(now), data_type: None }).collect();
         *alias = Some(TableAlias { explicit: true, name: quoted(&table), columns: columns_now, at: None });
-        Some(Renamed { table, by_own_name, columns })
+        Some(Renamed { now_in: table.clone(), table, by_own_name, columns })
     }
 
     /// What the columns are called that a part of a FROM clause has, each as often as it has them.
     fn columns(&self, from: &TableWithJoins) -> Option<Vec<String>> {
+        Some(self.qualified(from)?.into_iter().map(|(_, column)| column).collect())
+    }
+
+    /// The same, each with its table.
+    fn qualified(&self, from: &TableWithJoins) -> Option<Vec<(Option<String>, String)>> {
         let mut query = parse_query("SELECT * FROM t").ok()?;
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.from = vec![from.clone()];
@@ -285,7 +307,8 @@ impl Separate<'_> {
         let statement = DfStatement::Statement(Box::new(Sql::Query(query)));
         // The catalog is in memory: planning waits for nothing.
         let plan = self.session.statement_to_plan(statement).now_or_never()?.ok()?;
-        Some(plan.schema().fields().iter().map(|field| field.name().clone()).collect())
+        let columns = plan.schema().iter();
+        Some(columns.map(|(table, field)| (table.map(|t| t.table().to_owned()), field.name().clone())).collect())
     }
 }
 
@@ -293,15 +316,26 @@ impl Separate<'_> {
 fn not_told(keeps: Keeps) -> Result<()> {
     match keeps {
         Keeps::None => Ok(()),
-        Keeps::Left | Keeps::Right => Err(Error::unsupported(
-            "USING and NATURAL are not offered for this outer join, whose sides are not plain tables or subqueries: write ON \
-             a.k = b.k, and the merged column from the side whose rows are all kept",
+        Keeps::Left | Keeps::Right | Keeps::Both => Err(Error::unsupported(
+            "USING and NATURAL are not offered for this outer join, of whose sides the columns cannot be told: write ON \
+             a.k = b.k, and coalesce(a.k, b.k) for the merged column",
         )),
     }
 }
 
 fn can_rename(factor: &TableFactor) -> bool {
     matches!(factor, TableFactor::Table { .. } | TableFactor::Derived { lateral: false, .. })
+}
+
+fn is_join(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::NestedJoin { alias: None, .. })
+}
+
+fn set_on(operator: &mut JoinOperator, conditions: impl Iterator<Item = Expr>) {
+    let on = conditions.reduce(|a, b| binary(a, BinaryOperator::And, b));
+    if let Some((_, constraint)) = constraint(operator) {
+        *constraint = JoinConstraint::On(on.unwrap_or_else(|| Expr::value(Value::Boolean(true))));
+    }
 }
 
 fn cte_named(alias: &TableAlias) -> Result<Cte> {
@@ -314,57 +348,6 @@ fn cte_named(alias: &TableAlias) -> Result<Cte> {
 
 fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
-}
-
-/// Visits the expressions of a SELECT, without those of its FROM clause's subqueries.
-fn expressions<V: VisitorMut>(select: &mut Select, visitor: &mut V) -> ControlFlow<V::Break> {
-    fn conditions<V: VisitorMut>(from: &mut TableWithJoins, visitor: &mut V) -> ControlFlow<V::Break> {
-        if let TableFactor::NestedJoin { table_with_joins, .. } = &mut from.relation {
-            conditions(table_with_joins, visitor)?;
-        }
-        for join in &mut from.joins {
-            if let TableFactor::NestedJoin { table_with_joins, .. } = &mut join.relation {
-                conditions(table_with_joins, visitor)?;
-            }
-            join.join_operator.visit(visitor)?;
-        }
-        ControlFlow::Continue(())
-    }
-    select.distinct.visit(visitor)?;
-    select.projection.visit(visitor)?;
-    for from in &mut select.from {
-        conditions(from, visitor)?;
-    }
-    select.selection.visit(visitor)?;
-    select.group_by.visit(visitor)?;
-    select.having.visit(visitor)?;
-    select.named_window.visit(visitor)?;
-    select.qualify.visit(visitor)
-}
-
-/// Goes on in the subqueries of expressions.
-struct InExpressions<'a, 'b> {
-    separate: &'a mut Separate<'b>,
-    depth: usize,
-}
-
-impl VisitorMut for InExpressions<'_, '_> {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        self.depth += 1;
-        if self.depth == 1
-            && let Err(error) = self.separate.query(query, false)
-        {
-            return ControlFlow::Break(error);
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
 }
 
 #[cfg(test)]
@@ -385,8 +368,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_outer_join_of_joins_is_refused() {
-        let error = separated("SELECT * FROM w LEFT JOIN (u JOIN z USING (y)) USING (x)").await.unwrap_err();
-        assert_eq!(error.kind, ancho_common::error::ErrorKind::Unsupported, "{error}");
+    async fn outer_joins_of_joins_become_subqueries() {
+        for sql in [
+            "SELECT * FROM w LEFT JOIN (u JOIN (SELECT y, v FROM z) q USING (y)) USING (x)",
+            "SELECT w.x, u.x, z.x, x FROM w FULL JOIN u USING (x) FULL JOIN z USING (x, y) WHERE x > 1 ORDER BY z.v",
+            "SELECT v, w.*, u.y FROM w JOIN u ON w.x = u.x NATURAL RIGHT JOIN (SELECT x AS k, v FROM z) q",
+        ] {
+            let separate = separated(sql).await.unwrap();
+            assert!(!separate.contains("USING") && !separate.contains("NATURAL"), "{separate}");
+        }
     }
 }

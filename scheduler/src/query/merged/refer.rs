@@ -14,8 +14,10 @@ use crate::query::names::folded;
 
 /// A table of a FROM clause with columns under other names.
 pub(super) struct Renamed {
-    /// What it is called.
+    /// What it is called in the statement.
     pub(super) table: String,
+    /// The table that has its columns now.
+    pub(super) now_in: String,
     /// That is its own name, before which its schema may stand.
     pub(super) by_own_name: bool,
     /// All columns, as written and as they are called now.
@@ -28,18 +30,22 @@ impl Renamed {
         let (before, now) = self.columns.iter().find(|(before, _)| *before == column)?;
         (before != now).then_some(now.as_str())
     }
-
-    fn marks(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().filter(|(before, now)| before != now).map(|(_, now)| now.as_str())
-    }
 }
 
 pub(super) fn quoted(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 
+/// What the columns of a FROM clause have become.
+#[derive(Default)]
+pub(super) struct Merged {
+    pub(super) renamed: Vec<Renamed>,
+    /// Columns that `*` leaves out, by their names now.
+    pub(super) hidden: Vec<String>,
+}
+
 /// The SELECT list with renamed columns under the names that they were written by.
-pub(super) fn columns(items: Vec<SelectItem>, renamed: &[Renamed], result: bool) -> Result<Vec<SelectItem>> {
+pub(super) fn columns(items: Vec<SelectItem>, merged: &Merged, result: bool) -> Result<Vec<SelectItem>> {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     let mut wildcard = false;
     for item in &items {
@@ -58,14 +64,16 @@ pub(super) fn columns(items: Vec<SelectItem>, renamed: &[Renamed], result: bool)
     }
     // A result may have columns of one name, whose marks are taken off.
     let keeps_mark = |name: &str| result && (wildcard || taken.get(name).is_some_and(|times| *times > 1));
+    let Merged { renamed, hidden } = merged;
     let mut columns = Vec::with_capacity(items.len());
     for item in items {
         match item {
             SelectItem::Wildcard(mut options) => {
-                let marks = renamed.iter().flat_map(Renamed::marks).map(|mark| ObjectName::from(vec![quoted(mark)]));
-                let mut excluded = excluded(&options);
-                excluded.extend(marks);
-                options.opt_exclude = Some(ExcludeSelectItem::Multiple(excluded));
+                if !hidden.is_empty() {
+                    let mut excluded = excluded(&options);
+                    excluded.extend(hidden.iter().map(|name| ObjectName::from(vec![quoted(name)])));
+                    options.opt_exclude = Some(ExcludeSelectItem::Multiple(excluded));
+                }
                 columns.push(SelectItem::Wildcard(options));
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
@@ -85,7 +93,7 @@ pub(super) fn columns(items: Vec<SelectItem>, renamed: &[Renamed], result: bool)
                     excluded(&options).iter().filter_map(|name| name.0.last()?.as_ident()).map(folded).collect();
                 let shown = table.columns.iter().filter(|(before, _)| !without.contains(before));
                 columns.extend(shown.map(|(before, now)| {
-                    let expr = Expr::CompoundIdentifier(vec![quoted(&table.table), quoted(now)]);
+                    let expr = Expr::CompoundIdentifier(vec![quoted(&table.now_in), quoted(now)]);
                     if before == now || result {
                         SelectItem::UnnamedExpr(expr)
                     } else {
@@ -126,12 +134,16 @@ fn table_called<'a>(name: &ObjectName, renamed: &'a [Renamed]) -> Option<&'a Ren
 
 /// Turns qualified names to what the columns are called now.
 pub(super) struct Refer<'a> {
-    pub(super) renamed: &'a [Renamed],
+    renamed: &'a [Renamed],
     /// Tables of the subqueries around, whose names mean those.
-    pub(super) hidden: Vec<BTreeSet<String>>,
+    hidden: Vec<BTreeSet<String>>,
 }
 
-impl Refer<'_> {
+impl<'a> Refer<'a> {
+    pub(super) fn to(renamed: &'a [Renamed]) -> Self {
+        Self { renamed, hidden: Vec::new() }
+    }
+
     fn refer(&self, parts: &mut Vec<Ident>) {
         let visible = |part: &Ident| {
             let name = folded(part);
@@ -145,7 +157,7 @@ impl Refer<'_> {
         });
         let Some((at, table)) = at else { return };
         parts.drain(..at);
-        parts[0] = quoted(&table.table);
+        parts[0] = quoted(&table.now_in);
         if let Some(now) = table.now(&parts[1]) {
             parts[1] = quoted(now);
         }

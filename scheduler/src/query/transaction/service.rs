@@ -5,13 +5,14 @@ use ancho_common::error::{Error, Result};
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use datafusion::{error::DataFusionError, physical_plan::stream::RecordBatchStreamAdapter};
-use futures::{StreamExt, future::BoxFuture};
+use futures::StreamExt;
 
 use super::open::Transaction;
 use crate::{
     frontend::{
+        boxed::sql_service,
         caller::Caller,
-        service::{CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness, SqlService},
+        service::{CatalogListing, Ingest, PreparedStatement, QueryStream, Readiness},
     },
     query::engine::QueryEngine,
 };
@@ -96,50 +97,4 @@ impl InTransaction {
     }
 }
 
-impl SqlService for InTransaction {
-    fn prepare<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: Option<&'a RecordBatch>,
-    ) -> BoxFuture<'a, Result<PreparedStatement>> {
-        Box::pin(InTransaction::prepare(self, sql, parameters))
-    }
-
-    fn query<'a>(&'a self, sql: &'a str, parameters: Option<RecordBatch>) -> BoxFuture<'a, Result<QueryStream>> {
-        Box::pin(InTransaction::query(self, sql, parameters))
-    }
-
-    fn update<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: Option<RecordBatch>,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(InTransaction::update(self, sql, parameters, caller))
-    }
-
-    fn update_many<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: RecordBatch,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(InTransaction::update_many(self, sql, parameters, caller))
-    }
-
-    fn ingest<'a>(&'a self, ingest: Ingest, caller: &'a Caller) -> BoxFuture<'a, Result<i64>> {
-        Box::pin(InTransaction::ingest(self, ingest, caller))
-    }
-
-    fn catalog(&self) -> Result<CatalogListing> {
-        InTransaction::catalog(self)
-    }
-
-    fn action<'a>(&'a self, name: &'a str, body: Bytes) -> BoxFuture<'a, Result<Bytes>> {
-        Box::pin(InTransaction::action(self, name, body))
-    }
-
-    fn ready(&self) -> Readiness {
-        InTransaction::ready(self)
-    }
-}
+sql_service!(InTransaction: prepare, query, update, update_many, ingest, catalog, action, ready);
