@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
+use super::reports::Reporting;
 use crate::{
     compute::network,
     error::{Error, Result},
@@ -84,6 +85,6 @@ impl ChannelResolver for Channels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>, DataFusionError> {
         // `Url` adds a slash to a bare authority; the same address must be the same channel.
         let channel = self.get(url.as_str().trim_end_matches('/'))?;
-        Ok(create_worker_client(BoxCloneSyncChannel::new(channel)))
+        Ok(Box::new(Reporting(create_worker_client(BoxCloneSyncChannel::new(channel)))))
     }
 }

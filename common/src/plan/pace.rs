@@ -9,7 +9,8 @@
 //!   [`TURN`]. When its task has ended it ends with an error and lets go of its input, whether it is polled or not: the
 //!   library keeps a task's plan a while longer, and with it the feeders of shuffles, build sides that were never
 //!   finished, and streams of other tasks. It turns a panic below it into an error, too: to the library a task that ends
-//!   by one looks like the end of its rows. So one stands at the head of every stage;
+//!   by one looks like the end of its rows. So one stands at the head of every stage, or just below what deals its rows
+//!   out to other tasks;
 //! * [`Pace::Slices`] stands below such an operator (at the probe side of a join) and hands rows on in slices, as many at
 //!   a time as it works off in about [`SLICE`]. How long it took is measured: the node above the operator counts the time that
 //!   it spends inside, so that waiting for a slow consumer does not look like work. It returns to the runtime, too, since
@@ -34,6 +35,7 @@ use datafusion::{
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
         execution_plan::{CardinalityEffect, SchedulingType},
+        metrics::{ExecutionPlanMetricsSet, MetricsSet},
         statistics::{ChildStats, StatisticsArgs},
     },
 };
@@ -45,6 +47,7 @@ use tokio_util::{
     task::AbortOnDropHandle,
 };
 
+use super::figures::{Figures, counted};
 use crate::error::{Error, ErrorKind, panic_text};
 
 /// Longest time between two returns to the runtime, as far as the operators below let it.
@@ -78,6 +81,7 @@ pub struct PacedExec {
     input: Arc<dyn ExecutionPlan>,
     pace: Pace,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl PacedExec {
@@ -86,7 +90,7 @@ impl PacedExec {
     pub fn new(input: Arc<dyn ExecutionPlan>, pace: Pace) -> Self {
         let properties =
             Arc::new(PlanProperties::clone(input.properties()).with_scheduling_type(SchedulingType::Cooperative));
-        Self { input, pace, properties }
+        Self { input, pace, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     /// What it does.
@@ -136,6 +140,7 @@ impl ExecutionPlan for PacedExec {
 
     fn execute(&self, stream: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.input.execute(stream, Arc::clone(&context))?;
+        let rows = counted(rows, Figures::of_passage(&self.metrics, stream));
         Ok(match self.pace {
             Pace::Turns => {
                 let end = context.session_config().get_extension::<EndOfTask>();
@@ -143,6 +148,10 @@ impl ExecutionPlan for PacedExec {
             }
             Pace::Slices => Box::pin(InSlices { rows, rest: None, size: FIRST_ROWS, sent: None }),
         })
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
     }
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {

@@ -18,12 +18,13 @@ use datafusion::{
         filter::FilterExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
         projection::ProjectionExec,
+        repartition::RepartitionExec,
         sorts::sort::SortExec,
         unnest::UnnestExec,
         windows::{BoundedWindowAggExec, WindowAggExec},
     },
 };
-use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt};
+use datafusion_distributed::{BroadcastExec, DistributedLeafExec, NetworkBoundaryExt, NetworkCoalesceExec};
 
 use super::{
     pace::{Pace, PacedExec},
@@ -88,16 +89,29 @@ fn with_sliced_input(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPl
     node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
-/// The stage that a boundary reads, with a pace at its head.
+/// The stage that a boundary reads, with a pace at its head, or just below a head that deals rows out to consumers: such
+/// a one is made anew where the stage runs, in place of the one that is at the very top, if there is one. Below a pace
+/// it would stay, and deal rows out twice. It reads its input in tasks of its own, for which the pace below it counts.
 fn with_paced_stage(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let turns =
-        |head: &Arc<dyn ExecutionPlan>| head.downcast_ref::<PacedExec>().is_some_and(|p| p.pace() == Pace::Turns);
-    let heads: Vec<Arc<dyn ExecutionPlan>> = node.children().into_iter().cloned().collect();
-    if heads.iter().all(turns) {
-        return Ok(node);
-    }
-    let heads = heads.into_iter().map(|head| Arc::new(PacedExec::new(head, Pace::Turns)) as _).collect();
+    let deals = !node.is::<NetworkCoalesceExec>();
+    let paced = |head: &Arc<dyn ExecutionPlan>| {
+        if deals && (head.is::<RepartitionExec>() || head.is::<BroadcastExec>()) {
+            let inputs = head.children().into_iter().map(with_turns).collect();
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(head).replace_children(inputs, options)
+        } else {
+            Ok(with_turns(head))
+        }
+    };
+    let heads = node.children().into_iter().map(paced).collect::<Result<Vec<_>>>()?;
     node.replace_children(heads, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+fn with_turns(node: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if node.downcast_ref::<PacedExec>().is_some_and(|paced| paced.pace() == Pace::Turns) {
+        return Arc::clone(node);
+    }
+    Arc::new(PacedExec::new(Arc::clone(node), Pace::Turns))
 }
 
 /// Joins, and the leaves of a stage, which are what other stages send, too; scans of tables are paced where they are

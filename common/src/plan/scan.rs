@@ -28,7 +28,7 @@ use datafusion::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, apply_expression_roots,
         execution_plan::{Boundedness, EmissionType},
         filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown},
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
+        metrics::{ExecutionPlanMetricsSet, MetricsSet},
         projection::{ProjectionExec, ProjectionExpr},
         statistics::StatisticsArgs,
         stream::RecordBatchStreamAdapter,
@@ -38,6 +38,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
 use super::{
+    figures::{Figures, counted},
     host::{HostExtension, LocalScan, ScanHost, ScanPartition},
     pacing::pace,
     row_ids,
@@ -502,8 +503,7 @@ impl ExecutionPlan for CayenneScanExec {
             ))
             .into());
         }
-        let baseline = BaselineMetrics::new(&self.metrics, stream);
-        let bytes = MetricBuilder::new(&self.metrics).counter("scanned_bytes", stream);
+        let figures = Figures::of_source(&self.metrics, stream);
         let request = self.request(variant);
         let local = Arc::clone(&self.local);
         let (opener, table) = (Arc::clone(&host), self.source.table.clone());
@@ -514,12 +514,10 @@ impl ExecutionPlan for CayenneScanExec {
         };
         let rows = futures::stream::once(opened).try_flatten().map(move |batch| {
             let batch = batch.map_err(|error| host.failure(&table, error))?;
-            baseline.record_output(batch.num_rows());
             ::metrics::counter!("ancho_scan_rows_total").increment(batch.num_rows() as u64);
-            bytes.add(batch.get_array_memory_size());
             Ok(batch)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+        Ok(counted(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)), figures))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -18,11 +18,12 @@ use datafusion_distributed::{
 };
 use futures::TryStreamExt;
 
-use super::attempt::Attempt;
+use super::{attempt::Attempt, figures::filled};
 use crate::planner::refusal::PlanResult;
 
-/// Metrics arrive after the last row. A task that was never started sends none, so the wait must end.
-const METRICS_WAIT: Duration = Duration::from_secs(2);
+/// Metrics arrive after the last row, of all tasks. An executor may be lost before it has sent its own, so the wait must
+/// end.
+const METRICS_WAIT: Duration = Duration::from_secs(5);
 
 /// Columns of `EXPLAIN`.
 #[must_use]
@@ -96,14 +97,15 @@ pub async fn analyze(
 
 async fn with_metrics(plan: &Arc<dyn ExecutionPlan>, per_task: bool) -> Result<String> {
     if !plan.is::<DistributedExec>() {
-        return Ok(display_plan_ascii(plan.as_ref(), true));
+        return Ok(display_plan_ascii(filled(plan)?.as_ref(), true));
     }
     let format = if per_task { DistributedMetricsFormat::PerTask } else { DistributedMetricsFormat::Aggregated };
     let rewritten = rewrite_distributed_plan_with_metrics(Arc::clone(plan), format);
     match tokio::time::timeout(METRICS_WAIT, rewritten).await {
-        Ok(rewritten) => Ok(display_plan_ascii(rewritten?.as_ref(), true)),
+        Ok(rewritten) => Ok(display_plan_ascii(filled(&rewritten?)?.as_ref(), true)),
         Err(_) => {
-            Ok(format!("{}\n(some tasks were not needed and sent no metrics)", display_plan_ascii(plan.as_ref(), true)))
+            let text = display_plan_ascii(plan.as_ref(), true);
+            Ok(format!("{text}\n(not all tasks sent their metrics within {METRICS_WAIT:?}, so none are shown)"))
         }
     }
 }

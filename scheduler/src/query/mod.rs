@@ -13,7 +13,7 @@
 //! * [`change`] – `DELETE`, `UPDATE`, `MERGE`, `TRUNCATE` as queries that name rows
 //! * [`copy`] – rows of files into tables, and of queries into files
 //! * `ingest` – rows that a client sends
-//! * [`explain`] – the distributed plan as text; `explained`: of what
+//! * [`explain`] – the distributed plan as text; `explained`: of what; `figures`: of nodes that measure nothing
 //! * [`write`] – stage on the owners, one commit, publish
 //! * `optimize` – the files of a table are rewritten
 //! * [`load`] – the first load of a table, kept alive and taken back
@@ -43,6 +43,7 @@ pub mod ddl;
 pub mod engine;
 pub mod explain;
 mod explained;
+mod figures;
 pub mod forms;
 mod ingest;
 pub mod load;

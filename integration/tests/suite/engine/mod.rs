@@ -2,6 +2,7 @@
 mod alter;
 mod as_of;
 mod compaction;
+mod figures;
 mod indexes;
 mod integrity;
 mod resources;
