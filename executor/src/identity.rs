@@ -6,6 +6,7 @@
 //! <data_dir>/executor.json    format version, executor id, cluster id
 //! <data_dir>/partitions/<id>/ one directory per partition
 //! <data_dir>/copies/<id>/     partitions that are being copied from other executors
+//! <data_dir>/snapshots/      partitions of snapshots while a statement reads them; emptied at each start
 //! <data_dir>/spill/           what queries and compaction have no memory for; emptied at each start
 //! ```
 use std::{

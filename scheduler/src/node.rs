@@ -189,6 +189,11 @@ impl Scheduler {
         tasks.push(tokio::spawn(async move {
             let _ = stopped.run_until_cancelled(automatic).await;
         }));
+        let mirroring = snapshots::mirroring::run(node.clone(), Arc::clone(&engine), compute.clone());
+        let stopped = stop.clone();
+        tasks.push(tokio::spawn(async move {
+            let _ = stopped.run_until_cancelled(mirroring).await;
+        }));
         let frontends = Frontends::start(
             Arc::new(Computed::new(engine, compute)),
             FrontendOptions { flight: options.flight, http: options.http, metrics: options.metrics },

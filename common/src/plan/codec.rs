@@ -23,6 +23,7 @@ use super::{
     pace::{Pace, PacedExec},
     router::Route,
     scan::{CayenneScanExec, Slot, VariantParts},
+    snapshot_scan::{SnapshotPart, SnapshotScanExec, SnapshotSource},
     write::{PartitionWriteExec, WriteTarget},
 };
 use crate::{
@@ -30,6 +31,7 @@ use crate::{
     ids::{PartitionId, TableId, WriteId},
     partition::PartitionSpec,
     schema,
+    snapshot::StoredObject,
 };
 
 const SCAN: u8 = 1;
@@ -38,19 +40,21 @@ const TURNS: u8 = 3;
 const SLICES: u8 = 4;
 const CSV: u8 = 5;
 const CSV_QUOTED_IS_NULL: u8 = 6;
+const SNAPSHOT: u8 = 7;
 
 /// What the first byte of a node says.
 #[cfg(test)]
-pub(super) const TAGS: [(&str, u8); 6] = [
+pub(super) const TAGS: [(&str, u8); 7] = [
     ("scan", SCAN),
     ("write", WRITE),
     ("turns", TURNS),
     ("slices", SLICES),
     ("csv", CSV),
     ("csv, quoted is null", CSV_QUOTED_IS_NULL),
+    ("snapshot", SNAPSHOT),
 ];
 
-/// Encodes and decodes [`CayenneScanExec`], [`PartitionWriteExec`], [`PacedExec`] and scans of [`WholeCsvSource`].
+/// Encodes and decodes [`CayenneScanExec`], [`SnapshotScanExec`], [`PartitionWriteExec`], [`PacedExec`] and scans of [`WholeCsvSource`].
 #[derive(Debug, Default, Clone)]
 pub struct AnchoCodec {
     host: Option<Arc<dyn ScanHost>>,
@@ -168,6 +172,65 @@ fn encode_scan(scan: &CayenneScanExec, converter: &dyn PhysicalProtoConverterExt
     Ok(node.encode_to_vec())
 }
 
+fn encode_snapshot(scan: &SnapshotScanExec) -> Result<Vec<u8>> {
+    let source = scan.source();
+    if !scan.is_variant() {
+        return Err(Error::internal(format!(
+            "the snapshot of table {} was not spread before it was sent",
+            source.table
+        ))
+        .into());
+    }
+    let part = |part: &SnapshotPart| v1::SnapshotScanPart {
+        partition_id: part.partition.0,
+        version: part.version,
+        rows: part.rows,
+        manifest: Some(v1::StoredObject {
+            key: part.manifest.key.clone(),
+            bytes: part.manifest.bytes,
+            sha256: part.manifest.sha256.clone(),
+        }),
+    };
+    let node = v1::SnapshotScanNode {
+        table: source.table.clone(),
+        location: source.location.clone(),
+        folder: source.folder.clone(),
+        schema: schema::to_ipc(&source.schema).into(),
+        projection: scan.projection().iter().map(|i| *i as u64).collect(),
+        streams: scan.streams() as u64,
+        parts: source.parts.iter().map(part).collect(),
+    };
+    Ok(node.encode_to_vec())
+}
+
+fn decode_snapshot(bytes: &[u8]) -> Result<Arc<dyn ExecutionPlan>> {
+    let node = v1::SnapshotScanNode::decode(bytes).map_err(malformed)?;
+    let part = |part: &v1::SnapshotScanPart| {
+        let manifest =
+            part.manifest.as_ref().ok_or_else(|| Error::internal("a part of a snapshot without a manifest"))?;
+        Ok(SnapshotPart {
+            partition: PartitionId(part.partition_id),
+            version: part.version,
+            rows: part.rows,
+            manifest: StoredObject {
+                key: manifest.key.clone(),
+                bytes: manifest.bytes,
+                sha256: manifest.sha256.clone(),
+            },
+        })
+    };
+    let parts = node.parts.iter().map(part).collect::<crate::error::Result<Vec<_>>>()?;
+    let source = SnapshotSource {
+        table: node.table,
+        location: node.location,
+        folder: node.folder,
+        schema: schema::from_ipc(&node.schema)?,
+        parts: Vec::new(),
+    };
+    let (projection, streams) = (to_usize(&node.projection)?, to_usize(&[node.streams])?[0]);
+    Ok(Arc::new(SnapshotScanExec::try_new(Arc::new(source), Some(projection), streams)?.variant_of(parts)))
+}
+
 fn encode_write(write: &PartitionWriteExec) -> Vec<u8> {
     let target = write.target();
     v1::WriteNode {
@@ -235,6 +298,7 @@ impl PhysicalExtensionCodec for AnchoCodec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match bytes.split_first() {
             Some((&SCAN, rest)) => self.decode_scan(rest, context, converter),
+            Some((&SNAPSHOT, rest)) => decode_snapshot(rest),
             Some((&WRITE, rest)) => decode_write(rest, inputs),
             Some((&TURNS, _)) => decode_pace(Pace::Turns, inputs),
             Some((&SLICES, _)) => decode_pace(Pace::Slices, inputs),
@@ -253,6 +317,9 @@ impl PhysicalExtensionCodec for AnchoCodec {
         if let Some(scan) = node.downcast_ref::<CayenneScanExec>() {
             out.push(SCAN);
             out.extend(encode_scan(scan, converter)?);
+        } else if let Some(scan) = node.downcast_ref::<SnapshotScanExec>() {
+            out.push(SNAPSHOT);
+            out.extend(encode_snapshot(scan)?);
         } else if let Some(write) = node.downcast_ref::<PartitionWriteExec>() {
             out.push(WRITE);
             out.extend(encode_write(write));

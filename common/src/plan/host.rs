@@ -3,8 +3,14 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::{error::DataFusionError, physical_expr::PhysicalExpr, physical_plan::ExecutionPlan};
+use datafusion::{
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::PhysicalExpr,
+    physical_plan::ExecutionPlan,
+};
 
+use super::snapshot_scan::SnapshotPart;
 use crate::{
     error::Result,
     ids::{PartitionId, WriteId},
@@ -49,6 +55,23 @@ pub struct LocalScan {
     pub stream_of: Option<Vec<usize>>,
 }
 
+/// A partition of a snapshot that is to be read.
+#[derive(Debug, Clone)]
+pub struct StoredScan {
+    /// Name of the table, for messages.
+    pub table: String,
+    /// Where the snapshot is, as JSON.
+    pub location: String,
+    /// The folder of the table there.
+    pub folder: String,
+    /// Columns of the snapshot.
+    pub schema: SchemaRef,
+    /// Columns wanted, by index.
+    pub projection: Vec<usize>,
+    /// The partition.
+    pub part: SnapshotPart,
+}
+
 /// The partitions of this process.
 #[async_trait]
 pub trait ScanHost: Debug + Send + Sync {
@@ -61,6 +84,13 @@ pub trait ScanHost: Debug + Send + Sync {
     /// `StaleRoute` where a partition is not held at that epoch or version, `Unavailable` while the session has lapsed,
     /// `Corrupt` where a file is damaged or missing.
     async fn scan(&self, request: LocalScan) -> Result<Arc<dyn ExecutionPlan>>;
+
+    /// The rows of a partition of a snapshot: all of them, or an error.
+    ///
+    /// # Errors
+    /// `Unavailable` where the store does not answer, `Corrupt` where it holds something else than the snapshot names,
+    /// `Exhausted` where there is no room on the disk. They may come with the rows.
+    async fn read_snapshot(&self, request: StoredScan, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream>;
 
     /// What went wrong while such a plan ran, in a form that keeps its kind on the way to other processes.
     fn failure(&self, table: &str, error: DataFusionError) -> DataFusionError;

@@ -1,6 +1,7 @@
 //! Plan nodes of Ancho's own, and what carries them between processes.
 //!
 //! * [`scan`] – the leaf of every query: partitions pinned to their owners
+//! * [`snapshot_scan`] – the leaf of what reads a snapshot in an object store
 //! * [`write`] – routes rows to the owners of their partitions
 //! * [`changes`] – what the rows that a write is given stand for
 //! * [`row_ids`] – hidden columns that name stored rows
@@ -28,4 +29,5 @@ pub mod row_ids;
 pub mod running;
 pub mod scan;
 pub mod session;
+pub mod snapshot_scan;
 pub mod write;

@@ -28,10 +28,10 @@ pub enum Change {
 }
 
 /// Applies a change to the head of a dataset's folder, and answers the head with it. `new` is the head where there is none
-/// yet. `change` may be asked several times, each time with the newest head.
+/// yet, and names the cluster that changes it. `change` may be asked several times, each time with the newest head.
 ///
 /// # Errors
-/// `Conflict` where a later epoch has been here, or others came first each time; `Unavailable` where the store does not
+/// `Conflict` where another cluster publishes there, where a later epoch has been here, or others came first each time; `Unavailable` where the store does not
 /// answer; what `change` raises. The head may have been changed only in the case of `Unknown`.
 pub async fn change_head<S: HeadStore>(
     store: &S,
@@ -73,6 +73,8 @@ async fn change_with<S: HeadStore>(
         if written.is_some_and(|id| id == head.change_id) {
             return Ok(head);
         }
+        // Epochs of another cluster mean nothing here.
+        head.check_cluster(&new.cluster_id)?;
         head.enter(epoch).map_err(fenced)?;
         if change(&mut head)? == Change::None {
             return Ok(head);
@@ -263,6 +265,23 @@ mod tests {
         assert!(error.kind == ErrorKind::Conflict && error.message.contains("epoch 1 is over"), "{error}");
         let head = store.head().unwrap();
         assert_eq!((head.snapshots, head.epoch), (vec![entry(2)], 2));
+    }
+
+    #[tokio::test]
+    async fn another_cluster_is_told_whose_the_place_is() {
+        let store = Faulty::with(&[]);
+        publish(&store, 7, 2).await.unwrap();
+        for epoch in [1, 9] {
+            let change = |_: &mut Head| Ok(Change::Made);
+            let refused = change_with(&*store, ("f", epoch, &Head::new("t", "other")), change, |_| Duration::ZERO)
+                .await
+                .unwrap_err();
+            assert!(
+                refused.kind == ErrorKind::Conflict && refused.message.contains("cluster c publishes"),
+                "{refused}"
+            );
+        }
+        assert_eq!(store.head().unwrap().epoch, 7);
     }
 
     #[tokio::test]

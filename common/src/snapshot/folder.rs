@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
+    probe::PROBE,
     set::sha256_hex,
     store::{Conditional, Listed, ObjectVersion},
 };
@@ -86,7 +87,12 @@ impl Folder {
     }
 
     pub(super) fn remove(&self, key: &str) -> io::Result<()> {
-        fs::remove_file(self.path(key))
+        let path = self.path(key);
+        if key.starts_with(PROBE) {
+            // Each probe has a name of its own, so nobody else waits for its lock.
+            let _ = fs::remove_file(path.with_added_extension("lock"));
+        }
+        fs::remove_file(path)
     }
 
     pub(super) fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {

@@ -25,7 +25,7 @@ pub struct Head {
     pub epoch: u64,
     /// The snapshot that is to be used.
     pub current: Option<Uuid>,
-    /// The snapshot that stays the current one, if one was chosen.
+    /// The snapshot that stays the current one, if one was chosen: readers go back to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<Uuid>,
     /// All snapshots, oldest first.
@@ -137,15 +137,48 @@ impl Head {
         Ok(())
     }
 
-    /// Adds a snapshot, which becomes the current one unless another is pinned. Adding it again changes nothing.
+    /// Adds a snapshot, which becomes the current one unless another is pinned. Adding it again changes nothing. A pin of a
+    /// snapshot that is not listed goes.
     pub fn publish(&mut self, entry: HeadEntry) {
         if self.entry(entry.id).is_some() {
             return;
         }
+        self.pinned = self.pinned.filter(|id| self.entry(*id).is_some());
         if self.pinned.is_none() {
             self.current = Some(entry.id);
         }
         self.snapshots.push(entry);
+    }
+
+    /// Makes a snapshot the current one until another is pinned or none is. Answers whether that changed anything.
+    ///
+    /// # Errors
+    /// `NotFound` where it is not listed.
+    pub fn pin(&mut self, id: Uuid) -> Result<bool> {
+        if self.entry(id).is_none() {
+            return Err(self.unknown(id));
+        }
+        let change = (self.pinned, self.current) != (Some(id), Some(id));
+        (self.pinned, self.current) = (Some(id), Some(id));
+        Ok(change)
+    }
+
+    /// Makes the newest snapshot the current one again. Answers whether that changed anything: nothing does if none is pinned.
+    pub fn unpin(&mut self) -> bool {
+        if self.pinned.take().is_none() {
+            return false;
+        }
+        self.current = self.newest().map(|entry| entry.id);
+        true
+    }
+
+    /// What is said of a snapshot that is not listed.
+    #[must_use]
+    pub fn unknown(&self, id: Uuid) -> Error {
+        Error::not_found(format!(
+            "snapshot {id} of table {} is not listed: it never was, or its time is over; list the snapshots to see which are",
+            self.dataset
+        ))
     }
 
     /// Takes out the snapshots that were published before a moment, milliseconds since 1970: never the current one, nor the
@@ -259,6 +292,31 @@ pub(crate) mod tests {
         assert_eq!(ids(&head), [2, 5, 6], "the current one and the newest two");
         assert_eq!(head.prune(1000, 0, &[]), 1);
         assert_eq!(ids(&head), [2, 6], "the newest stays in any case");
+    }
+
+    #[test]
+    fn a_pin_holds_until_it_is_taken_out() {
+        let id = Uuid::from_u128;
+        let mut head = Head::new("t", "c");
+        (1..=3).for_each(|n| head.publish(entry(n)));
+        assert!(!head.unpin());
+        assert!(head.pin(id(9)).unwrap_err().message.contains("not listed"));
+        assert_eq!((head.pin(id(1)), head.pin(id(1))), (Ok(true), Ok(false)));
+        head.publish(entry(4));
+        assert_eq!(
+            (head.current, head.pinned),
+            (Some(id(1)), Some(id(1))),
+            "what is published does not become current"
+        );
+        assert_eq!(head.prune(1000, 1, &[]), 2, "the pinned one stays at any age");
+        assert!(head.entry(id(1)).is_some());
+        assert!(head.unpin());
+        assert_eq!((head.current, head.pinned), (Some(id(4)), None));
+
+        // Somebody has pinned what is not listed: the next snapshot ends that.
+        head.pinned = Some(id(9));
+        head.publish(entry(5));
+        assert_eq!((head.current, head.pinned), (Some(id(5)), None));
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use super::store::SnapshotStore;
 use crate::{
     error::{Error, Result},
     object_stores::bucket_builder,
-    spec::{Location, S3Options, source::s3_options},
+    spec::{Location, S3Options, SourceSpec, source::s3_options},
 };
 
 /// Longest time that one request is repeated by itself. What lasts longer is tried again from above, where it shows.
@@ -36,26 +36,7 @@ impl SnapshotLocation {
     /// # Errors
     /// Says what is wrong with the URL or which parameter is, and what to write.
     pub fn parse(url: &str, params: &BTreeMap<String, String>) -> Result<Self, String> {
-        let place = match Location::parse(url.trim())? {
-            Location::File(path) if path.contains(['*', '?', '[']) => return Err(no_pattern(url)),
-            Location::File(path) => {
-                let trimmed = path.trim_end_matches('/');
-                if trimmed.is_empty() {
-                    return Err("the root of the file system is no place for snapshots: name a folder".to_owned());
-                }
-                Location::File(trimmed.to_owned())
-            }
-            Location::S3 { key, .. } if key.contains(['*', '?', '[']) => return Err(no_pattern(url)),
-            Location::S3 { bucket, .. } if bucket.ends_with("--x-s3") => {
-                return Err(format!(
-                    "`{bucket}` is a directory bucket of one zone, which is lost with it: name a general-purpose bucket"
-                ));
-            }
-            Location::S3 { bucket, key } => {
-                Path::parse(key.trim_end_matches('/')).map_err(|e| format!("`{url}` is no prefix in a bucket: {e}"))?;
-                Location::S3 { bucket, key: key.trim_end_matches('/').to_owned() }
-            }
-        };
+        let place = place(Location::parse(url.trim())?)?;
         let s3 = match &place {
             Location::S3 { .. } => s3_options(params)?,
             Location::File(_) => match params.keys().next() {
@@ -64,6 +45,14 @@ impl SnapshotLocation {
             },
         };
         Ok(Self { place, s3 })
+    }
+
+    /// What a dataset names as its source.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn of(source: &SourceSpec) -> Result<Self, String> {
+        Ok(Self { place: place(source.from.clone())?, s3: source.s3.clone().unwrap_or_default() })
     }
 
     /// A folder in this place.
@@ -96,6 +85,31 @@ impl SnapshotLocation {
             }
         }
     }
+}
+
+/// A location that can take snapshots, without a slash at its end.
+fn place(location: Location) -> Result<Location, String> {
+    let url = location.to_string();
+    Ok(match location {
+        Location::File(path) if path.contains(['*', '?', '[']) => return Err(no_pattern(&url)),
+        Location::File(path) => {
+            let trimmed = path.trim_end_matches('/');
+            if trimmed.is_empty() {
+                return Err("the root of the file system is no place for snapshots: name a folder".to_owned());
+            }
+            Location::File(trimmed.to_owned())
+        }
+        Location::S3 { key, .. } if key.contains(['*', '?', '[']) => return Err(no_pattern(&url)),
+        Location::S3 { bucket, .. } if bucket.ends_with("--x-s3") => {
+            return Err(format!(
+                "`{bucket}` is a directory bucket of one zone, which is lost with it: name a general-purpose bucket"
+            ));
+        }
+        Location::S3 { bucket, key } => {
+            Path::parse(key.trim_end_matches('/')).map_err(|e| format!("`{url}` is no prefix in a bucket: {e}"))?;
+            Location::S3 { bucket, key: key.trim_end_matches('/').to_owned() }
+        }
+    })
 }
 
 fn no_pattern(url: &str) -> String {

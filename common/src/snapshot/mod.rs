@@ -15,6 +15,7 @@
 //! * [`names`] – keys of objects
 //! * [`policy`] – what a table's options say about its snapshots
 //! * [`head`], [`set`] – the documents; pure
+//! * [`reader`] – which snapshot those take who serve what is published; pure
 //! * [`store`] – objects of a location, with conditional writes on S3 and in folders
 //! * `folder` – a folder as a store
 //! * [`change`] – changes of the head: tried again, recognised when the answer was lost
@@ -26,12 +27,14 @@ pub mod location;
 pub mod names;
 pub mod policy;
 pub mod probe;
+pub mod reader;
 pub mod set;
 pub mod store;
 
 pub use self::{
     head::{Fenced, Head, HeadEntry},
     location::SnapshotLocation,
+    reader::Served,
     set::{SetPartition, SnapshotSet, StoredObject},
     store::SnapshotStore,
 };

@@ -6,7 +6,7 @@ use super::store::{Conditional, HeadStore, ObjectVersion};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the name of the object that is tried out begins with.
-const PROBE: &str = ".ancho-conditional-write-probe-";
+pub(super) const PROBE: &str = ".ancho-conditional-write-probe-";
 
 /// What a probe found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +134,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ancho-probe-{}", Uuid::new_v4()));
         let store = SnapshotStore::folder(dir.clone(), "folder".to_owned());
         assert_eq!(probe(&store).await.unwrap(), Verdict::Kept);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "nothing is left of it, the lock neither");
         let old = ObjectVersion(UpdateVersion { e_tag: Some("x".to_owned()), version: None });
         assert_eq!(store.write_if("k", Bytes::from_static(b"1"), Some(&old)).await.unwrap(), Conditional::Refused);
         let source = dir.join("source");

@@ -4,7 +4,8 @@ use std::{fs::File, future::Future, ops::Range, os::unix::fs::FileExt, path::Pat
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{
-    Error as StoreError, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion, path::Path,
+    Error as StoreError, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
+    path::Path,
 };
 use sha2::{Digest, Sha256};
 
@@ -27,6 +28,17 @@ pub enum Conditional {
     Written,
     /// The condition did not hold.
     Refused,
+}
+
+/// What a look at an object found that was read before.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Look {
+    /// There is none.
+    Missing,
+    /// It is as it was.
+    Same,
+    /// It is another one.
+    Other(Bytes, ObjectVersion),
 }
 
 /// An object that is there.
@@ -272,6 +284,31 @@ impl SnapshotStore {
             )));
         }
         Ok(found)
+    }
+
+    /// As [`read_versioned`](Self::read_versioned), without its bytes if it still has the version that is known.
+    ///
+    /// # Errors
+    /// As [`read_versioned`](Self::read_versioned).
+    pub async fn read_if_changed(&self, key: &str, known: Option<&ObjectVersion>) -> Result<Look> {
+        if let (Backend::Bucket { store, .. }, Some(ObjectVersion(UpdateVersion { e_tag: Some(tag), .. }))) =
+            (&self.backend, known)
+        {
+            let options = GetOptions { if_none_match: Some(tag.clone()), ..GetOptions::default() };
+            match async { store.get_opts(&self.path(key)?, options).await }.await {
+                Err(StoreError::NotModified { .. }) => return Ok(Look::Same),
+                Err(StoreError::NotFound { .. }) => return Ok(Look::Missing),
+                Err(error) => return Err(self.failed("reading", key, error)),
+                // A store that knows no such condition sends the object in any case.
+                Ok(found) if found.meta.e_tag.as_ref() == Some(tag) => return Ok(Look::Same),
+                Ok(_) => {}
+            }
+        }
+        Ok(match self.read_versioned(key).await? {
+            None => Look::Missing,
+            Some((_, version)) if known == Some(&version) => Look::Same,
+            Some((bytes, version)) => Look::Other(bytes, version),
+        })
     }
 
     /// Writes an object if none is there, or if the one that is there has the version.

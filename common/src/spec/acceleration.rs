@@ -1,5 +1,5 @@
 //! How the rows of a dataset are stored and spread over executors.
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use datafusion::sql::sqlparser::{
     ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, visit_expressions},
@@ -14,23 +14,36 @@ use super::{
     fields::{Fields, KeyPath, Problems, kind, scalar},
     settings, snapshots,
 };
-use crate::partition::{PartitionSpec, hash::MAX_BUCKETS};
+use crate::{
+    duration,
+    partition::{PartitionSpec, hash::MAX_BUCKETS},
+};
 
-/// A checked `acceleration` section. The engine is always Cayenne, its mode `file`, the refresh mode `full`.
+/// A checked `acceleration` section. The engine is always Cayenne, its mode `file`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccelerationSpec {
     /// Partition expressions in declared order; empty keeps the table whole.
     pub partition_by: Vec<String>,
     /// Columns of the primary key; empty without one.
     pub primary_key: Vec<String>,
-    /// `full`: each refresh replaces all rows.
+    /// `full`: each refresh replaces all rows. `snapshot`: the rows are always those of a snapshot that another cluster published.
     pub refresh_mode: String,
+    /// How often it is looked for a newer snapshot, as `30s`; the default is [`CHECK_INTERVAL`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_check_interval: Option<String>,
     /// Engine parameters as written; their values are checked.
     pub params: BTreeMap<String, String>,
     /// What is to be done about snapshots, as options of the table.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub snapshots: BTreeMap<String, String>,
 }
+
+/// The refresh mode of datasets that mirror what another cluster publishes.
+pub const SNAPSHOT_MODE: &str = "snapshot";
+/// How often those look for a newer snapshot by default.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// How often they may look at most: each look asks the store.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keys that the format knows and Ancho does not offer yet.
 const NOT_YET: &[&str] = &[
@@ -64,7 +77,26 @@ impl AccelerationSpec {
         PartitionSpec::new(self.partition_by.clone())
     }
 
-    pub(super) fn read(path: &KeyPath, value: &Value, problems: &mut Problems) -> Option<Self> {
+    /// How often it is looked for a newer snapshot.
+    #[must_use]
+    pub fn check_interval(&self) -> Duration {
+        self.refresh_check_interval.as_deref().and_then(duration::parse).unwrap_or(CHECK_INTERVAL)
+    }
+
+    /// Of a dataset that mirrors what another cluster publishes and says nothing more.
+    pub(super) fn published() -> Self {
+        Self {
+            partition_by: Vec::new(),
+            primary_key: Vec::new(),
+            refresh_mode: SNAPSHOT_MODE.to_owned(),
+            refresh_check_interval: None,
+            params: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+        }
+    }
+
+    /// `published`: the source is what another cluster publishes.
+    pub(super) fn read(path: &KeyPath, value: &Value, published: bool, problems: &mut Problems) -> Option<Self> {
         let mut fields = Fields::open(path.clone(), value, "`acceleration`", problems)?;
         if let Some((path, false)) = fields.boolean("enabled", problems) {
             problems.add(&path, "Ancho serves the rows it holds: write true, or remove the dataset");
@@ -73,7 +105,11 @@ impl AccelerationSpec {
         let partition_by = read_partition_by(&mut fields, problems);
         let primary_key = read_primary_key(&mut fields, problems);
         check_mode(&mut fields, !partition_by.is_empty(), problems);
-        check_refresh_mode(&mut fields, problems);
+        check_refresh_mode(&mut fields, published, problems);
+        let refresh_check_interval = if published { read_check_interval(&mut fields, problems) } else { None };
+        if published && fields.get("primary_key").is_some() {
+            problems.add(&fields.path("primary_key"), "the key is that of the snapshot: remove it");
+        }
         check_key_covers_partitions(&fields, &partition_by, &primary_key, problems);
         let mut params = match fields.get("params") {
             Some((path, value)) => settings::read(&path, value, problems),
@@ -86,7 +122,8 @@ impl AccelerationSpec {
         let snapshots = snapshots::read_options(&mut fields, problems);
         fields.finish(NOT_YET, problems);
         let partition_by = partition_by.into_iter().map(|e| e.sql).collect();
-        Some(Self { partition_by, primary_key, refresh_mode: "full".to_owned(), params, snapshots })
+        let refresh_mode = if published { SNAPSHOT_MODE } else { "full" }.to_owned();
+        Some(Self { partition_by, primary_key, refresh_mode, refresh_check_interval, params, snapshots })
     }
 }
 
@@ -115,11 +152,21 @@ fn check_mode(fields: &mut Fields<'_>, partitioned: bool, problems: &mut Problem
     }
 }
 
-fn check_refresh_mode(fields: &mut Fields<'_>, problems: &mut Problems) {
+fn check_refresh_mode(fields: &mut Fields<'_>, published: bool, problems: &mut Problems) {
     let Some((path, mode)) = fields.text("refresh_mode", problems) else { return };
     match mode {
-        "full" => {}
-        "append" | "changes" | "snapshot" | "caching" | "disabled" => {
+        SNAPSHOT_MODE if published => {}
+        "full" if !published => {}
+        "full" | "append" | "changes" | "caching" | "disabled" if published => {
+            problems
+                .add(&path, "the source is a snapshot, which is served as it is: write `snapshot`, or remove the key");
+        }
+        SNAPSHOT_MODE => problems.add(
+            &path,
+            "`snapshot` serves what another cluster publishes: name the place of its snapshots in `from`, and write \
+             `file_format: snapshot` in `params` of the dataset",
+        ),
+        "append" | "changes" | "caching" | "disabled" => {
             problems.add(
                 &path,
                 format!("the refresh mode `{mode}` is known but not offered by this version: write `full`"),
@@ -127,6 +174,15 @@ fn check_refresh_mode(fields: &mut Fields<'_>, problems: &mut Problems) {
         }
         other => problems.add(&path, format!("`{other}` is not a refresh mode: write `full`")),
     }
+}
+
+fn read_check_interval(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<String> {
+    let (path, text) = fields.scalar("refresh_check_interval", problems)?;
+    let valid = duration::parse(&text).is_some_and(|time| time >= SHORTEST_INTERVAL);
+    if !valid {
+        problems.add(&path, format!("`{text}` is not a time of at least 1s: write for example 30s or 5m"));
+    }
+    valid.then_some(text)
 }
 
 /// A partition expression whose syntax is right, with the columns it reads.

@@ -81,8 +81,10 @@ impl DatasetSpec {
         let name = read_name(&mut fields, problems);
         let description = fields.text("description", problems).map(|(_, text)| text.to_owned());
         let source = SourceSpec::read(&mut fields, problems);
+        let published = source.as_ref().is_some_and(SourceSpec::is_published);
         let acceleration = match fields.get("acceleration") {
-            Some((path, value)) => AccelerationSpec::read(&path, value, problems),
+            Some((path, value)) => AccelerationSpec::read(&path, value, published, problems),
+            None if published => Some(AccelerationSpec::published()),
             None => {
                 let path = fields.path("acceleration");
                 problems.add(
@@ -94,6 +96,9 @@ impl DatasetSpec {
             }
         };
         let time_column = fields.text("time_column", problems).map(|(_, column)| column.trim().to_owned());
+        if published && time_column.is_some() {
+            problems.add(&fields.path("time_column"), "the source is a snapshot, which is served as it is: remove it");
+        }
         fields.finish(NOT_YET, problems);
         Some(Self { time_column, name: name?, description, source: source?, acceleration: acceleration? })
     }

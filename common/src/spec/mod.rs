@@ -44,7 +44,7 @@ use serde_norway::Value;
 
 use self::fields::{Fields, KeyPath, Problems};
 pub use self::{
-    acceleration::AccelerationSpec,
+    acceleration::{AccelerationSpec, CHECK_INTERVAL, SNAPSHOT_MODE},
     dataset::DatasetSpec,
     secret::Secret,
     source::{CsvOptions, FileFormat, Location, S3Options, SourceSpec},

@@ -4,7 +4,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_norway::{Mapping, Value};
 
-use crate::error::Error;
+use crate::{error::Error, snapshot::SnapshotLocation};
 
 use super::{
     SpecError,
@@ -47,6 +47,8 @@ pub enum FileFormat {
     Parquet,
     /// Text with separators.
     Csv(CsvOptions),
+    /// Snapshots that another cluster publishes there.
+    Snapshot,
 }
 
 /// How CSV files are read.
@@ -188,12 +190,21 @@ impl SourceSpec {
         let mut problems = Problems::default();
         let fields = Fields::open(KeyPath::root(), &document, "the source", &mut problems);
         let source = fields.and_then(|mut fields| Self::read(&mut fields, &mut problems));
+        if source.as_ref().is_some_and(Self::is_published) {
+            return Err(Error::invalid("file_format: snapshots are read by datasets only; write `parquet` or `csv`"));
+        }
         let told = |problem: &SpecError| match problem.path.strip_prefix("params.") {
             Some(name) => format!("{name}: {}", problem.message),
             None => problem.message.clone(),
         };
         let problems: Vec<String> = problems.into_errors().iter().map(told).collect();
         source.filter(|_| problems.is_empty()).ok_or_else(|| Error::invalid(problems.join("; ")))
+    }
+
+    /// Whether it is what another cluster publishes.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        self.format == FileFormat::Snapshot
     }
 
     /// Reads `from` and `params` of a dataset.
@@ -205,7 +216,13 @@ impl SourceSpec {
         let format = read_format(&mut params, from.as_ref(), problems);
         let s3 = read_s3(&mut params, from.as_ref(), problems);
         params.finish(NOT_YET, problems);
-        Some(Self { from: from?, format: format?, s3 })
+        let source = Self { from: from?, format: format?, s3 };
+        if source.is_published()
+            && let Err(problem) = SnapshotLocation::of(&source)
+        {
+            problems.add(&dataset.path("from"), problem);
+        }
+        Some(source)
     }
 }
 
@@ -242,7 +259,7 @@ fn read_format(params: &mut Fields<'_>, from: Option<&Location>, problems: &mut 
         csv.quoted_is_null = value;
     }
     let name = match params.get("file_format") {
-        Some(_) => params.one_of("file_format", &["parquet", "csv"], problems)?,
+        Some(_) => params.one_of("file_format", &["parquet", "csv", "snapshot"], problems)?,
         None => match from?.path() {
             path if path.ends_with(".parquet") => "parquet",
             path if path.ends_with(".csv") => "csv",
@@ -255,10 +272,14 @@ fn read_format(params: &mut Fields<'_>, from: Option<&Location>, problems: &mut 
     if name == "csv" {
         return Some(FileFormat::Csv(csv));
     }
+    let (format, is) = match name {
+        "snapshot" => (FileFormat::Snapshot, "the source is a snapshot"),
+        _ => (FileFormat::Parquet, "the files are Parquet"),
+    };
     for path in csv_keys_before {
-        problems.add(&path, "this is a setting for CSV, but the files are Parquet: remove it");
+        problems.add(&path, format!("this is a setting for CSV, but {is}: remove it"));
     }
-    Some(FileFormat::Parquet)
+    Some(format)
 }
 
 /// One ASCII character; `\t` may be written as an escape.

@@ -247,7 +247,7 @@ fn sources_are_checked() {
         assert!(text.starts_with("datasets[0].from: ") && text.contains(part), "{text}");
     }
     for (params, part) in [
-        ("{file_format: orc}", "`parquet` or `csv`"),
+        ("{file_format: orc}", "`parquet`, `csv` or `snapshot`"),
         ("{csv_delimiter: ';'}", "Parquet"),
         ("{csv_allow_quoted_nulls: true}", "Parquet"),
         ("{s3_region: x}", "local"),
@@ -306,4 +306,37 @@ fn parameters_are_checked_one_by_one_for_sql() {
     assert!(settings::check_table_option("sort_columns", ",").is_err());
     assert!(settings::check_param("cayenne_target_file_size_mb", "0").is_err());
     assert!(settings::check_param("colour", "red").is_err());
+}
+
+#[test]
+fn what_another_cluster_publishes_is_a_source() {
+    let published = |dataset: &str, acceleration: &str| {
+        format!(
+            "datasets:\n  - from: s3://lake/snapshots/\n    name: t\n    params:\n      file_format: snapshot\n      s3_region: eu\n{dataset}{acceleration}"
+        )
+    };
+    let spec = |yaml: &str| ClusterSpec::parse(yaml).unwrap().datasets.remove(0);
+    let least = spec(&published("", ""));
+    assert_eq!(least.acceleration.refresh_mode, "snapshot");
+    assert_eq!(least.acceleration.check_interval().as_secs(), 60);
+    assert_eq!(DatasetSpec::from_definition(&least.definition()).unwrap(), least);
+    let more = "    acceleration:\n      refresh_mode: snapshot\n      refresh_check_interval: 5s\n      partition_by: [\"bucket(2, id)\"]\n";
+    let more = spec(&published("", more));
+    assert_eq!((more.acceleration.check_interval().as_secs(), more.acceleration.partition_by.len()), (5, 1));
+    for (dataset, acceleration, what) in [
+        ("    time_column: at\n", "", "time_column: the source is a snapshot"),
+        ("", "    acceleration:\n      refresh_mode: full\n", "write `snapshot`"),
+        ("", "    acceleration:\n      refresh_mode: append\n", "write `snapshot`"),
+        ("", "    acceleration:\n      refresh_check_interval: 5ms\n", "at least 1s"),
+        ("", "    acceleration:\n      primary_key: id\n", "the key is that of the snapshot"),
+        ("      csv_delimiter: x\n", "", "the source is a snapshot"),
+        ("      s3_key: ${env:K}\n", "", "s3_secret"),
+    ] {
+        let found = only_problem(&published(dataset, acceleration));
+        assert!(found.contains(what), "{found}");
+    }
+    let pattern = published("", "").replace("snapshots/", "*/");
+    assert!(only_problem(&pattern).contains("is a pattern"), "{}", only_problem(&pattern));
+    assert!(only_problem(&with("", "refresh_mode: snapshot")).contains("file_format: snapshot"));
+    assert!(SourceSpec::of("file:///a", [("file_format".to_owned(), "snapshot".to_owned())]).is_err());
 }

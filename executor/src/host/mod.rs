@@ -54,12 +54,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::slot::Slot;
-pub(crate) use self::storage_error::from_storage;
 pub use self::{
     assignment::{Assignment, Assignments, Duty, Wanted},
     table_params::TableTuning,
     verify::verify_directory,
 };
+pub(crate) use self::{scan::failure, storage_error::from_storage};
 use crate::{copy::Copies, session::Lease, snapshots::Snapshots};
 
 /// Hindrances that are reported. They travel with every beat; when there are more, one cause is behind them all.

@@ -24,6 +24,7 @@ use crate::{
     error::{Error, Result},
     identity::DataDir,
     session::Lease,
+    snapshots::Snapshots,
 };
 
 /// Partitions opened at the same time: each waits for the disk most of the time.
@@ -74,7 +75,7 @@ impl PartitionHost {
             options,
             lease,
             copies,
-            snapshots: Arc::default(),
+            snapshots: Arc::new(Snapshots::new(data_dir.path().join("snapshots"))),
             compaction: RwLock::new(Some(Arc::new(compaction))),
             slots: RwLock::new(slots),
             applied: Mutex::new(None),

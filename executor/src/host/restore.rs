@@ -15,6 +15,11 @@ impl PartitionHost {
         &self.snapshots
     }
 
+    /// Options of the storage engine.
+    pub(crate) fn partition_options(&self) -> &cayenne::PartitionOptions {
+        &self.options.partitions
+    }
+
     /// Where a partition lies.
     pub(crate) fn partition_dir(&self, partition: ancho_common::ids::PartitionId) -> std::path::PathBuf {
         self.dir.join(partition.to_string())

@@ -3,13 +3,14 @@ use std::sync::Arc;
 
 use ancho_common::{
     error::{Error, Result},
-    plan::host::{LocalScan, ScanHost},
+    plan::host::{LocalScan, ScanHost, StoredScan},
 };
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use cayenne::{PinnedVersion, ScanRequest};
 use datafusion::{
     error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
     physical_plan::{ExecutionPlan, empty::EmptyExec, union::UnionExec},
 };
 
@@ -56,14 +57,23 @@ impl ScanHost for PartitionHost {
         Ok(wanted.complete(rows, schema, &pins))
     }
 
+    async fn read_snapshot(&self, request: StoredScan, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.read_stored(request, context).await
+    }
+
     fn failure(&self, table: &str, error: DataFusionError) -> DataFusionError {
-        match error {
-            DataFusionError::External(source) => match source.downcast::<cayenne::Error>() {
-                Ok(storage) => from_storage(&format!("reading table {table}"), *storage).into(),
-                Err(source) => DataFusionError::External(source),
-            },
-            other => other,
-        }
+        failure(table, error)
+    }
+}
+
+/// What went wrong while stored rows were read, in Ancho's kinds.
+pub(crate) fn failure(table: &str, error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::External(source) => match source.downcast::<cayenne::Error>() {
+            Ok(storage) => from_storage(&format!("reading table {table}"), *storage).into(),
+            Err(source) => DataFusionError::External(source),
+        },
+        other => other,
     }
 }
 

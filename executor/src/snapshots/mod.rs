@@ -3,12 +3,16 @@
 //! * `upload` – a partition at a version becomes a manifest and data files in the store
 //! * `source` – data files of a store, for an installation
 //! * `restore` – the installation of a partition whose rows are not on this disk
+//! * `read` – the rows of a snapshot for a statement; `stored`: whether they are what it says
+mod read;
 mod restore;
 mod source;
+mod stored;
 mod upload;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -28,7 +32,9 @@ pub(crate) use self::restore::{Restore, Wanted};
 const UPLOADS: usize = 2;
 /// Partitions that are restored at a time.
 const RESTORES: usize = 4;
-/// Memory that all restores share, in bytes.
+/// Partitions of snapshots that are read at a time.
+const READS: usize = 4;
+/// Memory that all restores and reads share, in bytes.
 const RESTORE_MEMORY: u64 = 128 << 20;
 
 /// What uploads and restores of an executor share.
@@ -38,14 +44,21 @@ pub(crate) struct Snapshots {
     stores: Mutex<HashMap<String, SnapshotStore>>,
     uploads: Semaphore,
     restores: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    /// Where partitions are that statements read.
+    scratch: PathBuf,
     memory: InstallLimit,
     /// Restores that are under way.
     pub(crate) running: Mutex<BTreeMap<PartitionId, Restore>>,
 }
 
-impl Default for Snapshots {
-    fn default() -> Self {
+impl Snapshots {
+    /// Partitions that statements read go below `scratch`; what is left there is removed.
+    pub(crate) fn new(scratch: PathBuf) -> Self {
+        read::fresh(&scratch);
         Self {
+            reads: Arc::new(Semaphore::new(READS)),
+            scratch,
             stores: Mutex::default(),
             uploads: Semaphore::new(UPLOADS),
             restores: Arc::new(Semaphore::new(RESTORES)),
@@ -53,9 +66,7 @@ impl Default for Snapshots {
             running: Mutex::default(),
         }
     }
-}
 
-impl Snapshots {
     /// The store that a JSON text names.
     fn store(&self, location: &str) -> Result<SnapshotStore> {
         if let Some(store) = self.stores.lock().get(location) {

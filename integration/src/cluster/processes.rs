@@ -429,6 +429,14 @@ impl Processes {
         self.executors[executor].signal(if pause { Signal::SIGSTOP } else { Signal::SIGCONT })
     }
 
+    /// Stops a scheduler's execution without ending it (SIGSTOP), or lets it go on (SIGCONT).
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn pause_scheduler(&self, scheduler: usize, pause: bool) -> anyhow::Result<()> {
+        self.schedulers[scheduler].node.signal(if pause { Signal::SIGSTOP } else { Signal::SIGCONT })
+    }
+
     /// Waits until a scheduler says by HTTP that it is ready.
     ///
     /// # Errors

@@ -2263,6 +2263,39 @@ pub struct WriteNode {
     #[prost(uint64, tag = "11")]
     pub schema_version: u64,
 }
+/// A scan of partitions of a snapshot in an object store.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SnapshotScanNode {
+    #[prost(string, tag = "1")]
+    pub table: ::prost::alloc::string::String,
+    /// JSON.
+    #[prost(string, tag = "2")]
+    pub location: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub folder: ::prost::alloc::string::String,
+    /// Arrow IPC schema message of the snapshot.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub schema: ::prost::bytes::Bytes,
+    #[prost(uint64, repeated, tag = "5")]
+    pub projection: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, tag = "6")]
+    pub streams: u64,
+    #[prost(message, repeated, tag = "7")]
+    pub parts: ::prost::alloc::vec::Vec<SnapshotScanPart>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotScanPart {
+    #[prost(uint64, tag = "1")]
+    pub partition_id: u64,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(uint64, tag = "3")]
+    pub rows: u64,
+    #[prost(message, optional, tag = "4")]
+    pub manifest: ::core::option::Option<StoredObject>,
+}
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExportRequest {

@@ -263,7 +263,7 @@ pub trait SqlService: Send + Sync + 'static {
     fn catalog(&self) -> Result<CatalogListing>;
 
     /// A management action: `ancho.apply` (YAML in, JSON out), `ancho.cluster_status` (nothing in, JSON out), or
-    /// one that takes a JSON object and answers with one: `ancho.snapshots` (`table` and an optional `create`), `ancho.verify`,
+    /// one that takes a JSON object and answers with one: `ancho.snapshots` (`table`, and `create`, `pin`, `unpin` or `restore`), `ancho.verify`,
     /// `ancho.drain`, `ancho.undrain`, `ancho.remove_executor`, `ancho.rebalance`, `ancho.recover`.
     ///
     /// # Errors

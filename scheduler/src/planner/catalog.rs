@@ -17,7 +17,10 @@ use datafusion::{
 
 use futures::FutureExt;
 
-use super::{system, table::AnchoTable};
+use super::{
+    system,
+    table::{AnchoTable, awaited},
+};
 use crate::state::{ClusterState, Table, TableName};
 
 /// Name of the catalog.
@@ -114,7 +117,11 @@ impl SchemaProvider for TableSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        let table = self.state.table(&TableName::public(name));
+        let name = TableName::public(name);
+        let table = self.state.table(&name);
+        if let Some(dataset) = self.state.awaited(&name) {
+            return Err(awaited(&name, dataset).into());
+        }
         let provider = |t: &Arc<Table>| match self.row_ids {
             false => AnchoTable::new(Arc::clone(t)),
             true => AnchoTable::with_row_ids(Arc::clone(t)),

@@ -3,14 +3,17 @@
 //! The distribution library does not check its plans; a leaf in the wrong place would give a short answer. The guard
 //! checks the finished plan: a plan that reads tables is distributed; no scan is in the coordinator's own stage; every
 //! scan is split into as many variants as its stage has tasks; the scans of one stage agree on their executors; the
-//! variants together read each partition once; nothing below relies on an order across a shuffle or on range
+//! variants together read each partition once, also of a snapshot; nothing below relies on an order across a shuffle or on range
 //! partitioning.
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
     error::Error,
     ids::PartitionId,
-    plan::scan::{CayenneScanExec, ScanSource},
+    plan::{
+        scan::{CayenneScanExec, ScanSource},
+        snapshot_scan::SnapshotScanExec,
+    },
 };
 use datafusion::{
     physical_expr::Partitioning,
@@ -60,10 +63,17 @@ fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> PlanResult<()> {
         return walk(plan, Some(stage.task_count()));
     }
     if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
+        if let Some(snapshot) = leaf.original().downcast_ref::<SnapshotScanExec>() {
+            return check_snapshot(leaf, snapshot, tasks);
+        }
         return match leaf.original().downcast_ref::<CayenneScanExec>() {
             Some(scan) => check_leaf(leaf, scan, tasks),
             None => Ok(()),
         };
+    }
+    if let Some(snapshot) = node.downcast_ref::<SnapshotScanExec>() {
+        let table = &snapshot.source().table;
+        return Err(unsafe_plan(&format!("the snapshot of table {table} is not spread over executors")));
     }
     if let Some(scan) = node.downcast_ref::<CayenneScanExec>() {
         return Err(unsafe_plan(&format!("the scan of table {} is not spread over its owners", scan.source().table)));
@@ -103,6 +113,20 @@ fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<
         return Err(unsafe_plan(&format!("table {table} would not be read exactly once")));
     }
     Ok(())
+}
+
+/// A partition of a snapshot may be read anywhere but in the coordinator, and is read once.
+fn check_snapshot(leaf: &DistributedLeafExec, snapshot: &SnapshotScanExec, tasks: Option<usize>) -> PlanResult<()> {
+    let source = snapshot.source();
+    let read = leaf.variants().iter().filter_map(|variant| variant.downcast_ref::<SnapshotScanExec>());
+    let mut read: Vec<_> = read.filter(|variant| variant.is_variant()).flat_map(|v| &v.source().parts).collect();
+    let mut wanted: Vec<_> = source.parts.iter().collect();
+    read.sort_by_key(|part| part.partition);
+    wanted.sort_by_key(|part| part.partition);
+    if tasks == Some(leaf.variants().len()) && read == wanted {
+        return Ok(());
+    }
+    Err(unsafe_plan(&format!("the snapshot of table {} would not be read exactly once", source.table)))
 }
 
 fn unsafe_plan(why: &str) -> PlanError {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ancho_common::{
     error::Error,
-    plan::{csv::WholeCsvSource, scan::CayenneScanExec},
+    plan::{csv::WholeCsvSource, scan::CayenneScanExec, snapshot_scan::SnapshotScanExec},
 };
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
@@ -20,9 +20,12 @@ use url::Url;
 
 use super::refusal::{PlanError, Replan};
 
-/// A scan wants one task for each slot.
+/// A scan wants one task for each slot; a snapshot one for each partition, and two at least, since the coordinator reads none.
 #[must_use]
 pub fn desired_task_count(event: DesiredTaskCountEvent<'_>) -> Option<Result<DesiredTaskCountEventResponse>> {
+    if let Some(snapshot) = event.plan.downcast_ref::<SnapshotScanExec>() {
+        return Some(Ok(DesiredTaskCountEventResponse::desired(snapshot.source().parts.len().max(2))));
+    }
     let scan = event.plan.downcast_ref::<CayenneScanExec>()?;
     Some(slots_of(scan).map(|slots| DesiredTaskCountEventResponse::desired(slots.len())))
 }
@@ -76,6 +79,16 @@ pub fn scale_up_files(event: ScaleUpLeafNodeEvent<'_>) -> Option<Result<ScaleUpL
         scan.file_groups = groups.into_iter().map(FileGroup::new).collect();
         DataSourceExec::from_data_source(scan) as Arc<dyn ExecutionPlan>
     });
+    let leaf = DistributedLeafExec::try_new(Arc::clone(event.plan), variants);
+    Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
+}
+
+/// Partitions of a snapshot go to the tasks whole.
+#[must_use]
+pub fn scale_up_snapshot(event: ScaleUpLeafNodeEvent<'_>) -> Option<Result<ScaleUpLeafNodeEventResponse>> {
+    let scan = event.plan.downcast_ref::<SnapshotScanExec>()?;
+    let variants = scan.spread(event.task_count).into_iter();
+    let variants = variants.map(|parts| Arc::new(scan.variant_of(parts)) as Arc<dyn ExecutionPlan>);
     let leaf = DistributedLeafExec::try_new(Arc::clone(event.plan), variants);
     Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
 }

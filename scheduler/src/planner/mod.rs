@@ -2,6 +2,7 @@
 //!
 //! * [`topology`] – the one view of the cluster that a query plans on
 //! * [`catalog`], [`table`] – tables of the replicated state, for the query engine; `system` tables
+//! * [`published`] – a snapshot in an object store as a table
 //! * [`partitioners`] – partition expressions, checked once per table
 //! * [`session`] – the session a query is planned and run in
 //! * [`subqueries`] – uncorrelated scalar subqueries, run first and planned as literals
@@ -44,6 +45,7 @@ pub mod misread;
 pub mod on_subqueries;
 pub mod parameters;
 pub mod partitioners;
+pub mod published;
 pub mod pushdown;
 pub mod recursion;
 pub mod refusal;

@@ -115,6 +115,7 @@ impl Sessions {
             .with_distributed_desired_task_count_handler(handlers::desired_task_count)
             .with_distributed_scale_up_leaf_node_handler(handlers::scale_up)
             .with_distributed_scale_up_leaf_node_handler(handlers::scale_up_files)
+            .with_distributed_scale_up_leaf_node_handler(handlers::scale_up_snapshot)
             .with_distributed_route_tasks_handler(handlers::route_tasks)
             .with_distributed_children_isolator_unions(false)?
             // Not for `EXPLAIN ANALYZE` alone: only so does the call that sets a task up last until the statement ends,

@@ -11,7 +11,10 @@ use datafusion::{
     error::Result,
 };
 
-use crate::state::{ClusterState, Executor, Liveness, PublishedSnapshot};
+use crate::{
+    sessions,
+    state::{ClusterState, Executor, Liveness, Partition, PublishedSnapshot},
+};
 
 /// Names of the tables.
 pub const NAMES: [&str; 8] =
@@ -117,7 +120,13 @@ fn partitions(state: &ClusterState) -> Result<RecordBatch> {
         ("version", number(&|p| p.version)),
         ("rows", number(&|p| p.rows)),
         ("bytes", number(&|p| p.bytes)),
+        // What keeps it from being served; NULL where it is.
+        ("hindrance", Arc::new(rows.iter().map(|r| hindrance(state, r.1)).collect::<StringArray>())),
     ])
+}
+
+fn hindrance(state: &ClusterState, partition: &Partition) -> Option<String> {
+    state.serving_owner(partition).is_none().then(|| sessions::hindrance(state, partition).1)
 }
 
 fn tables(state: &ClusterState) -> Result<RecordBatch> {

@@ -21,7 +21,7 @@ use datafusion::{
 };
 
 use super::{gather::GatherExec, topology::Topology};
-use crate::state::{ColumnSummary, Partition, Table};
+use crate::state::{Awaited, ColumnSummary, Partition, Table, TableName};
 
 /// Schema and statistics come from the state; scans go to the owners of the partitions that a filter leaves.
 #[derive(Debug)]
@@ -100,6 +100,15 @@ pub fn still_loading(table: &Table) -> Error {
     Error::unavailable(format!(
         "table {} has not been loaded yet; try again (if its load was broken off, it is removed within a minute)",
         table.name
+    ))
+}
+
+/// A dataset that waits for what it mirrors.
+#[must_use]
+pub fn awaited(name: &TableName, dataset: &Awaited) -> Error {
+    Error::unavailable(format!(
+        "table {name} waits for the first snapshot to be published in {}; it is served as soon as there is one",
+        dataset.from
     ))
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{alter, assigner::propose, attempt::Attempt, ddl, engine::QueryEngine, source, write::WriteKind};
 use crate::{
     frontend::caller::Caller,
-    state::{ClusterState, Command, Dataset, Table, TableName, fixed_difference},
+    state::{ClusterState, Command, Dataset, NewTable, Table, TableName, fixed_difference},
 };
 
 /// Applies specs through one engine.
@@ -61,6 +61,10 @@ impl<'a> Applier<'a> {
         Self { engine }
     }
 
+    pub(super) fn engine(&self) -> &'a QueryEngine {
+        self.engine
+    }
+
     /// Applies a YAML spec; the answer lists each dataset with what happened to it. One that cannot be loaded is listed
     /// as `failed`, with the error, and keeps no other from being applied.
     ///
@@ -85,13 +89,16 @@ impl<'a> Applier<'a> {
     }
 
     async fn dataset(&self, spec: &DatasetSpec) -> Result<Value> {
+        if spec.source.is_published() {
+            return self.mirror(spec).await;
+        }
         let name = TableName::public(&spec.name);
         let source_schema =
             self.engine.attempts(|_, attempt| async move { Ok(listing(&attempt, spec).await?.schema()) }).await?;
         let schema = ddl::dataset_schema(&source_schema, &spec.acceleration.params)?;
         let state = self.engine.node().linearizable().await?;
         let former = state.table(&name);
-        let change = decide(former, &name, spec, &schema)?;
+        let change = decide(former, spec, &schema)?;
         let rows = match (change, former) {
             (Change::Unchanged, Some(table)) => table.rows(),
             (Change::Adjusted, Some(table)) => {
@@ -102,15 +109,16 @@ impl<'a> Applier<'a> {
                 self.adjust(table, spec, None).await?;
                 self.load(spec, table.id).await?
             }
-            _ => self.create(spec, name.clone(), schema, former.map(|t| t.id)).await?,
+            _ => {
+                let table = table_of(spec, name.clone(), schema, dataset_of(spec))?;
+                self.create(table, former.map(|t| t.id), |id| self.load(spec, id)).await?
+            }
         };
-        Ok(
-            json!({"table": name.to_string(), "action": change.name(), "detail": spec.source.from.to_string(), "rows": rows}),
-        )
+        Ok(done(spec, change.name(), rows))
     }
 
     /// Exchanges the parameters of a table, and with them the definition that they are from.
-    async fn adjust(&self, table: &Table, spec: &DatasetSpec, definition: Option<String>) -> Result<()> {
+    pub(super) async fn adjust(&self, table: &Table, spec: &DatasetSpec, definition: Option<String>) -> Result<()> {
         if let Some(command) = alter::adjusted(table, spec.table_params(), definition)? {
             propose(self.engine.node(), command).await?;
         }
@@ -118,23 +126,17 @@ impl<'a> Applier<'a> {
     }
 
     /// Makes the table, beside the former one if there is one, whose place it takes when it is loaded.
-    async fn create(
+    pub(super) async fn create<Fut>(
         &self,
-        spec: &DatasetSpec,
-        name: TableName,
-        schema: SchemaRef,
+        mut table: NewTable,
         former: Option<TableId>,
-    ) -> Result<u64> {
-        let acceleration = &spec.acceleration;
-        let mut table = ddl::new_table(
-            name.clone(),
-            schema,
-            acceleration.partition_by.clone(),
-            acceleration.primary_key.clone(),
-            spec.table_params(),
-        )?;
+        load_rows: impl FnOnce(TableId) -> Fut,
+    ) -> Result<u64>
+    where
+        Fut: Future<Output = Result<u64>>,
+    {
+        let name = table.name.clone();
         table.or_replace = former.is_some();
-        table.dataset = Some(dataset_of(spec));
         let load = self.engine.begin_load(table).await?;
         let replaces = load.table(&self.engine.node().state())?.load.and_then(|l| l.replaces);
         if replaces.is_some_and(|id| Some(id) != former) {
@@ -143,7 +145,7 @@ impl<'a> Applier<'a> {
             )));
         }
         let id = load.id();
-        load.run(self.load(spec, id)).await
+        load.run(load_rows(id)).await
     }
 
     /// Replaces the rows of the table by those of its source, in one commit.
@@ -165,6 +167,22 @@ impl<'a> Applier<'a> {
     }
 }
 
+/// What is told of a dataset.
+pub(super) fn done(spec: &DatasetSpec, action: &str, rows: u64) -> Value {
+    json!({
+        "table": TableName::public(&spec.name).to_string(), "action": action, "detail": spec.source.from.to_string(),
+        "rows": rows,
+    })
+}
+
+/// The table of a dataset, to be made.
+pub(super) fn table_of(spec: &DatasetSpec, name: TableName, schema: SchemaRef, dataset: Dataset) -> Result<NewTable> {
+    let acceleration = &spec.acceleration;
+    let (partition_by, key) = (acceleration.partition_by.clone(), acceleration.primary_key.clone());
+    let table = ddl::new_table(name, schema, partition_by, key, spec.table_params())?;
+    Ok(NewTable { dataset: Some(dataset), ..table })
+}
+
 fn failed(spec: &DatasetSpec, error: &Error) -> Value {
     json!({
         "table": TableName::public(&spec.name).to_string(), "action": "failed", "detail": error.message,
@@ -172,36 +190,40 @@ fn failed(spec: &DatasetSpec, error: &Error) -> Value {
     })
 }
 
-fn loadable(state: &ClusterState, table: TableId) -> Result<Arc<Table>> {
+pub(super) fn loadable(state: &ClusterState, table: TableId) -> Result<Arc<Table>> {
     state.tables.get(&table).cloned().ok_or_else(|| {
         Error::not_found("the table was dropped or replaced by another statement while it was loaded; apply it again")
     })
 }
 
-fn dataset_of(spec: &DatasetSpec) -> Dataset {
+pub(super) fn dataset_of(spec: &DatasetSpec) -> Dataset {
     Dataset {
         definition: spec.definition(),
         from: spec.source.from.to_string(),
         refresh_mode: spec.acceleration.refresh_mode.clone(),
         refreshed_at_ms: None,
+        served: None,
     }
 }
 
-fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, schema: &SchemaRef) -> Result<Change> {
+/// The dataset that a table was made for.
+pub(super) fn declared(table: &Table) -> Result<&Dataset> {
+    table.dataset.as_ref().ok_or_else(|| {
+        Error::already_exists(format!(
+            "table {} was made by CREATE TABLE; drop it or name the dataset otherwise",
+            table.name
+        ))
+    })
+}
+
+fn decide(former: Option<&Arc<Table>>, spec: &DatasetSpec, schema: &SchemaRef) -> Result<Change> {
     let Some(table) = former else { return Ok(Change::Created) };
-    let Some(dataset) = &table.dataset else {
-        return Err(Error::already_exists(format!(
-            "table {name} was made by CREATE TABLE; drop it or name the dataset otherwise"
-        )));
-    };
+    let dataset = declared(table)?;
     if table.load.is_some() {
         // Its load may be broken off, and is not ours to end: it is made anew beside it.
         return Ok(Change::Created);
     }
-    let alike = takes(&table.schema.0, schema)
-        && table.partition_spec == spec.acceleration.partition_spec()
-        && table.primary_key == spec.acceleration.primary_key
-        && fixed_difference(&table.params, &spec.table_params()).is_none();
+    let alike = is_made_for(table, spec, schema);
     Ok(match (dataset.definition == spec.definition(), alike) {
         // A source whose columns changed is loaded anew even if its declaration did not change.
         (true, true) if dataset.refreshed_at_ms.is_some() => Change::Unchanged,
@@ -209,6 +231,14 @@ fn decide(former: Option<&Arc<Table>>, name: &TableName, spec: &DatasetSpec, sch
         (_, true) => Change::Refreshed,
         (_, false) => Change::Replaced,
     })
+}
+
+/// Whether a table is as it would be made for a dataset whose source has these columns.
+pub(super) fn is_made_for(table: &Table, spec: &DatasetSpec, schema: &SchemaRef) -> bool {
+    takes(&table.schema.0, schema)
+        && table.partition_spec == spec.acceleration.partition_spec()
+        && table.primary_key == spec.acceleration.primary_key
+        && fixed_difference(&table.params, &spec.table_params()).is_none()
 }
 
 /// Whether a dataset was declared in the same way, its engine parameters aside.
@@ -246,7 +276,7 @@ async fn listing(attempt: &Attempt, spec: &DatasetSpec) -> Result<Arc<dyn TableP
 }
 
 /// The source's columns in the table's order.
-fn matched(source: Arc<dyn TableProvider>, table: &Table) -> Result<LogicalPlan> {
+pub(super) fn matched(source: Arc<dyn TableProvider>, table: &Table) -> Result<LogicalPlan> {
     let columns: Vec<usize> = table
         .schema
         .0

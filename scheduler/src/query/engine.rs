@@ -49,7 +49,7 @@ use crate::{
         refusal::PlanResult,
         session::{PlanOptions, Sessions},
         system,
-        table::still_loading,
+        table::{awaited, still_loading},
     },
     raft::RaftNode,
     snapshots::Publisher,
@@ -372,10 +372,9 @@ impl QueryEngine {
                 };
                 self.at_once("DROP TABLE", drop).await
             }
-            Statement::CreateSnapshot { name } => {
-                let name = &ddl::object_name(&name)?;
-                let make = async |engine: Self| engine.publisher.snapshot(name).await.map(|made| made.snapshot.rows);
-                self.at_once("CREATE SNAPSHOT", make).await
+            Statement::Snapshot(statement) => {
+                let run = async |engine: Self| statement.run(&engine, caller).await;
+                self.at_once(statement.name(), run).await
             }
             Statement::AlterTable(alter) => {
                 let change = async |engine: Self| alter.run(&engine, caller).await;
@@ -411,9 +410,12 @@ pub(super) fn inserted(
 /// The table of this name.
 ///
 /// # Errors
-/// `NotFound`.
+/// `NotFound`; `Unavailable` for a dataset that waits for what it mirrors.
 pub(crate) fn existing(state: &ClusterState, name: &TableName) -> Result<Arc<Table>> {
-    state.table(name).cloned().ok_or_else(|| Error::not_found(format!("table {name} does not exist")))
+    state.table(name).cloned().ok_or_else(|| match state.awaited(name) {
+        Some(dataset) => awaited(name, dataset),
+        None => Error::not_found(format!("table {name} does not exist")),
+    })
 }
 
 /// Statements that the library answers without a physical plan.
@@ -500,7 +502,7 @@ impl QueryEngine {
             Statement::Copy(_)
             | Statement::DropTable { .. }
             | Statement::Optimize { .. }
-            | Statement::CreateSnapshot { .. }
+            | Statement::Snapshot(_)
             | Statement::AlterTable(_) => (Arc::clone(&none), none),
         };
         Ok(PreparedStatement { schema, parameters, kind })

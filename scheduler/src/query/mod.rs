@@ -22,9 +22,10 @@
 //! * [`alter`] – `ALTER TABLE`
 //! * [`ddl`] – `CREATE TABLE`, and the names of tables
 //! * [`apply`] – datasets: declared tables that mirror files
+//! * [`mirror`] – datasets that mirror what another cluster publishes
 //! * [`source`] – the files of a dataset; [`csv_format`]: how those of text are read
 //! * [`assigner`] – changes of the replicated state, and partitions that a write meets for the first time
-//! * `snapshots` – `ancho snapshot`
+//! * `snapshots` – `ancho snapshot`; `snapshot_sql`: the statements
 //! * `verify` – what executors hold is read again
 //! * [`status`] – the cluster at a glance
 pub mod alter;
@@ -48,6 +49,7 @@ mod ingest;
 pub mod load;
 pub mod members;
 mod merged;
+pub mod mirror;
 pub mod names;
 pub(crate) mod optimize;
 mod precedence;
@@ -55,6 +57,7 @@ pub mod recent;
 pub mod retry;
 pub mod rows;
 mod service;
+mod snapshot_sql;
 mod snapshots;
 pub mod source;
 pub mod statement;

@@ -50,14 +50,14 @@ pub async fn table_as(
 ) -> Result<Arc<dyn TableProvider>> {
     let base = base_url(&source.from)?;
     let store = session.runtime_env().object_store(ListingTableUrl::try_new(base.clone(), None)?.object_store())?;
-    let (format, extension) = file_format(&source.format);
+    let (format, extension) = file_format(&source.format)?;
     let mut files = list(store.as_ref(), &source.from, extension).await?;
     files.sort_by(|a, b| a.location.cmp(&b.location));
     let paths = files.iter().map(|file| file_url(&base, &file.location)).collect::<Result<Vec<_>>>()?;
     // A CSV file without a byte holds no rows and no columns; every Parquet file has its columns.
     let filled: Vec<ObjectMeta> = match &source.format {
         SourceFormat::Parquet => files,
-        SourceFormat::Csv(_) => files.into_iter().filter(|file| file.size > 0).collect(),
+        SourceFormat::Csv(_) | SourceFormat::Snapshot => files.into_iter().filter(|file| file.size > 0).collect(),
     };
     if filled.is_empty() {
         return Err(Error::invalid(format!("{} holds empty files only, which do not tell the columns", source.from)));
@@ -68,7 +68,7 @@ pub async fn table_as(
     };
     let schema = match &source.format {
         SourceFormat::Parquet => never_null(session, &store, format.as_ref(), &filled, schema).await?,
-        SourceFormat::Csv(_) => schema,
+        SourceFormat::Csv(_) | SourceFormat::Snapshot => schema,
     };
     let schema = declared(schema)?;
     let options = ListingOptions::new(format).with_file_extension("");
@@ -152,9 +152,10 @@ fn file_url(base: &Url, location: &Path) -> Result<ListingTableUrl> {
     Ok(ListingTableUrl::try_new(url, None)?)
 }
 
-fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
+fn file_format(format: &SourceFormat) -> Result<(Arc<dyn FileFormat>, &'static str)> {
     let byte = |c: char| u8::try_from(c).unwrap_or(b',');
-    match format {
+    Ok(match format {
+        SourceFormat::Snapshot => return Err(Error::internal("a snapshot was to be read as files")),
         SourceFormat::Parquet => (Arc::new(ParquetFormat::default().with_enable_pruning(true)), ".parquet"),
         SourceFormat::Csv(csv) => {
             let format = CsvFormat::default()
@@ -171,7 +172,7 @@ fn file_format(format: &SourceFormat) -> (Arc<dyn FileFormat>, &'static str) {
             };
             (Arc::new(format), ".csv")
         }
-    }
+    })
 }
 
 /// The files that a location names; at least one.

@@ -5,12 +5,7 @@ use ancho_common::{
 };
 use datafusion::{
     common::format::{ExplainFormat, ExplainStatementOptions},
-    logical_expr::sqlparser::{
-        ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
-        dialect::GenericDialect,
-        parser::Parser,
-        tokenizer::Token,
-    },
+    logical_expr::sqlparser::ast::{self, CreateTable, Insert, SetExpr, Statement as Sql, With},
     sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement},
 };
 
@@ -22,6 +17,7 @@ use super::{
     forms,
     names::mark_duplicates,
     precedence, rows,
+    snapshot_sql::SnapshotStatement,
 };
 use crate::frontend::service::StatementKind;
 
@@ -63,11 +59,8 @@ pub enum Statement {
     },
     /// `ALTER TABLE`.
     AlterTable(Box<AlterTable>),
-    /// `CREATE SNAPSHOT OF …`.
-    CreateSnapshot {
-        /// Table, as written.
-        name: ast::ObjectName,
-    },
+    /// `CREATE`, `PIN` and `UNPIN SNAPSHOT`, `RESTORE TABLE`.
+    Snapshot(SnapshotStatement),
 }
 
 impl Statement {
@@ -80,8 +73,8 @@ impl Statement {
         if copy::is_copy(&sql) {
             return Ok(Self::Copy(Box::new(Copy::parse(&sql)?)));
         }
-        if let Some(rest) = after_word(&sql, "CREATE").and_then(|rest| after_word(rest, "SNAPSHOT")) {
-            return snapshot_of(rest);
+        if let Some(statement) = SnapshotStatement::parse(&sql) {
+            return statement.map(Self::Snapshot);
         }
         if let Some(rest) = after_word(&sql, "TABLE") {
             // `TABLE t` stands for this, but the parser does not know it.
@@ -215,21 +208,8 @@ impl Statement {
             | Self::DropTable { .. }
             | Self::Optimize { .. }
             | Self::AlterTable(_)
-            | Self::CreateSnapshot { .. } => StatementKind::Update,
+            | Self::Snapshot(_) => StatementKind::Update,
         }
-    }
-}
-
-/// What follows `CREATE SNAPSHOT`.
-fn snapshot_of(rest: &str) -> Result<Statement> {
-    let wrong = |why: String| Error::invalid(format!("write CREATE SNAPSHOT OF and the name of a table: {why}"));
-    let Some(name) = after_word(rest, "OF") else { return Err(wrong("OF is missing".into())) };
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(name).map_err(|e| wrong(e.to_string()))?;
-    let name = parser.parse_object_name(false).map_err(|e| wrong(e.to_string()))?;
-    while parser.consume_token(&Token::SemiColon) {}
-    match parser.peek_token().token {
-        Token::EOF => Ok(Statement::CreateSnapshot { name }),
-        other => Err(wrong(format!("{other} is too much"))),
     }
 }
 
@@ -365,7 +345,7 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
 }
 
 /// What follows a word that the text begins with.
-fn after_word<'a>(sql: &'a str, word: &str) -> Option<&'a str> {
+pub(super) fn after_word<'a>(sql: &'a str, word: &str) -> Option<&'a str> {
     let sql = sql.trim_start();
     let (first, rest) = sql.split_at_checked(word.len())?;
     (first.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then_some(rest)
@@ -378,8 +358,8 @@ fn parser(sql: &str) -> Result<DFParser<'_>> {
 /// Depth of nested expressions that the parser follows.
 const RECURSION_LIMIT: usize = 200;
 
-const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE, DROP TABLE, OPTIMIZE TABLE, CREATE SNAPSHOT, SHOW, \
-                       DESCRIBE and EXPLAIN are";
+const OFFERED: &str = "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY, CREATE TABLE, ALTER TABLE, DROP TABLE, OPTIMIZE TABLE, CREATE SNAPSHOT, PIN SNAPSHOT, \
+                       UNPIN SNAPSHOT, RESTORE TABLE, SHOW, DESCRIBE and EXPLAIN are";
 
 fn not_offered(what: &str, instead: &str) -> Error {
     Error::unsupported(format!("{what} is not offered; {instead}"))

@@ -51,7 +51,10 @@ use crate::{
     },
     raft::RaftNode,
     sessions::wait_until,
-    state::{ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest},
+    state::{
+        ClusterState, ColumnSummary, Command, CommittedPart, Dataset, Outcome, StagedPart, Table, WriteRequest,
+        read_only,
+    },
 };
 
 /// Largest answer of an executor: statistics of many partitions with long bounds.
@@ -623,6 +626,10 @@ fn based_on(
     input: &LogicalPlan,
     kind: WriteKind<'_>,
 ) -> Result<Option<(TableId, u64)>> {
+    if matches!(kind, WriteKind::Refresh(dataset) if dataset.served.is_some()) && table.load.is_none() {
+        // Of two who bring snapshots, the one that comes later must not put an older one in the place of a newer one.
+        return Ok(Some((table.id, table.version)));
+    }
     let ended = match table.load {
         Some(load) => load.replaces,
         None => kind.overwrites().then_some(table.id),
@@ -680,6 +687,9 @@ fn staging(input: LogicalPlan, target: &Arc<WriteTarget>) -> Result<LogicalPlan>
 
 /// A new write of a table.
 fn target(state: &ClusterState, table: &Table, kind: WriteKind<'_>) -> Result<Arc<WriteTarget>> {
+    if table.is_published_elsewhere() && !matches!(kind, WriteKind::Refresh(_)) {
+        return Err(read_only(table));
+    }
     Ok(Arc::new(target_with(table, kind, routes(state, table)?)))
 }
 

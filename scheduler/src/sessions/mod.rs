@@ -46,7 +46,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Response, Status, Streaming};
 
-pub use self::wait::{WaitError, unserved, wait_served, wait_until};
+pub use self::wait::{WaitError, hindrance, unserved, wait_served, wait_until};
 use self::{
     ledger::Ledger,
     moving::{Copies, MovingOptions},

@@ -86,6 +86,16 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
     let described = Partitioner::try_new(Arc::clone(&table.schema.0), &table.partition_spec)
         .map_or_else(|_| partition.key.display(), |partitioner| partitioner.describe(&partition.key));
     let place = format!("table {}: partition {} ({described})", table.name, partition.id);
+    let (damaged, why) = hindrance(state, partition);
+    if damaged {
+        // Waiting mends nothing.
+        return Error::corrupt(format!("{place} is damaged: {why}"));
+    }
+    Error::unavailable(format!("{place} cannot be served now: {why}; try again"))
+}
+
+/// What keeps a partition from being served that no owner can serve now, and whether that is damage, which does not pass.
+pub fn hindrance(state: &ClusterState, partition: &Partition) -> (bool, String) {
     let mut damaged = !partition.owners.is_empty();
     let mut holders = Vec::with_capacity(partition.owners.len());
     for id in &partition.owners {
@@ -102,13 +112,8 @@ pub fn unserved(state: &ClusterState, table: &Table, partition: &Partition) -> E
             (None, _) => format!("executor {id} is gone"),
         });
     }
-    let why = holders.join(", ");
-    if damaged {
-        // Waiting mends nothing.
-        return Error::corrupt(format!("{place} is damaged: {why}"));
-    }
-    let why = if holders.is_empty() { "no executor holds it" } else { &why };
-    Error::unavailable(format!("{place} cannot be served now: {why}; try again"))
+    let why = if holders.is_empty() { "no executor holds it".to_owned() } else { holders.join(", ") };
+    (damaged, why)
 }
 
 #[cfg(test)]

@@ -22,11 +22,21 @@ pub async fn clean(store: &SnapshotStore, folder: &str, now_ms: u64, grace: Dura
     let mut named = BTreeSet::from([head_key]);
     for entry in &head.snapshots {
         let set = SnapshotSet::decode(&store.read_checked(&entry.set).await?)?;
-        named.insert(entry.set.key.clone());
+        let mut own = BTreeSet::from([entry.set.key.clone()]);
         for partition in set.partitions {
-            named.insert(partition.manifest.key);
-            named.extend(partition.files.into_iter().map(|id| names::file(folder, id)));
+            own.insert(partition.manifest.key);
+            own.extend(partition.files.into_iter().map(|id| names::file(folder, id)));
         }
+        if head.pinned == Some(entry.id) {
+            let gone = missing(&found, &own);
+            if let Some(first) = gone.first() {
+                tracing::warn!(
+                    table = %head.dataset, snapshot = %entry.id, objects = gone.len(), first = %first,
+                    "objects of the pinned snapshot are gone: readers cannot load it; pin another or unpin it"
+                );
+            }
+        }
+        named.extend(own);
     }
     let (mut objects, mut bytes) = (0, 0);
     for object in unnamed(&found, &named, now_ms, grace) {
@@ -35,6 +45,12 @@ pub async fn clean(store: &SnapshotStore, folder: &str, now_ms: u64, grace: Dura
         bytes += object.bytes;
     }
     Ok((objects, bytes))
+}
+
+/// What of `named` was not found. Pure.
+fn missing<'a>(found: &[Listed], named: &'a BTreeSet<String>) -> Vec<&'a str> {
+    let found: BTreeSet<&str> = found.iter().map(|object| object.key.as_str()).collect();
+    named.iter().map(String::as_str).filter(|key| !found.contains(key)).collect()
 }
 
 /// What is not named and old. Pure.
@@ -146,6 +162,10 @@ mod tests {
         let left = keys(&store).await;
         assert!(left.contains(&names::file(FOLDER, Uuid::from_u128(12))), "the second one needs it");
         assert!(!left.contains(&names::file(FOLDER, Uuid::from_u128(11))));
+
+        let listed = |key: &str| Listed { key: key.to_owned(), bytes: 0, modified_ms: 0 };
+        let wanted = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(missing(&[listed("a"), listed("c")], &wanted), ["b"]);
 
         // With a set that cannot be read nobody knows what is needed.
         store.write(&names::file(FOLDER, Uuid::from_u128(98)), Bytes::from_static(b"rest")).await.unwrap();

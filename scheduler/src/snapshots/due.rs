@@ -148,8 +148,13 @@ mod tests {
         let mut cluster = Cluster(ClusterState::default());
         cluster.apply(register("a", "1"));
         let on = ("snapshots", "enabled");
-        let dataset =
-            Dataset { definition: "d".into(), from: "f".into(), refresh_mode: "full".into(), refreshed_at_ms: None };
+        let dataset = Dataset {
+            definition: "d".into(),
+            from: "f".into(),
+            refresh_mode: "full".into(),
+            refreshed_at_ms: None,
+            served: None,
+        };
         cluster.create("silent", &[], None);
         let by_time = cluster.create("by_time", &[on, ("snapshots_trigger_threshold", "10s")], None);
         let by_count = cluster.create(

@@ -7,7 +7,7 @@ use ancho_common::{
         SnapshotLocation, SnapshotStore,
         probe::{Verdict, probe},
     },
-    spec::settings,
+    spec::{DatasetSpec, settings},
 };
 use parking_lot::Mutex;
 
@@ -29,6 +29,21 @@ pub fn location_of(state: &ClusterState, table: &Table) -> Result<SnapshotLocati
     })
 }
 
+/// Where what is listed of a table is: for one that mirrors what another cluster publishes, there.
+///
+/// # Errors
+/// As [`location_of`].
+pub fn listed_in(state: &ClusterState, table: &Table) -> Result<SnapshotLocation> {
+    match table.dataset.as_ref().filter(|_| table.is_published_elsewhere()) {
+        None => location_of(state, table),
+        Some(dataset) => {
+            let spec = DatasetSpec::from_definition(&dataset.definition)
+                .map_err(|e| Error::internal(format!("the definition of table {} cannot be read: {e}", table.name)))?;
+            SnapshotLocation::of(&spec.source).map_err(Error::invalid)
+        }
+    }
+}
+
 /// Stores that were tried out by this process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Probed(Arc<Mutex<HashMap<String, Verdict>>>);
@@ -40,24 +55,36 @@ impl Probed {
     /// # Errors
     /// `Unsupported` where it does not; `Unavailable` or `Invalid` where that could not be found out.
     pub(super) async fn open(&self, location: &SnapshotLocation) -> Result<SnapshotStore> {
-        let store = location.open()?;
-        let place = serde_json::to_string(location).map_err(|e| Error::internal(e.to_string()))?;
-        let known = self.0.lock().get(&place).cloned();
-        let verdict = match known {
-            Some(verdict) => verdict,
-            None => {
-                let verdict = probe(&store).await.map_err(|e| e.context(store.place()))?;
-                self.0.lock().insert(place, verdict.clone());
-                verdict
-            }
-        };
-        match verdict {
-            Verdict::Kept => Ok(store),
-            Verdict::NotKept(reason) => Err(Error::unsupported(format!(
-                "{} does not keep the conditions of writes, so publishers could overwrite each other: {reason}; nothing was \
-                 uploaded; use another store, and restart the scheduler if this one was mended",
-                store.place()
-            ))),
+        let known = self.0.lock().get(&key_of(location)?).cloned();
+        match known {
+            Some(verdict) => trusted(location.open()?, verdict),
+            None => self.open_anew(location).await,
         }
+    }
+
+    /// As [`open`](Self::open), and finds out anew.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) async fn open_anew(&self, location: &SnapshotLocation) -> Result<SnapshotStore> {
+        let store = location.open()?;
+        let verdict = probe(&store).await.map_err(|e| e.context(store.place()))?;
+        self.0.lock().insert(key_of(location)?, verdict.clone());
+        trusted(store, verdict)
+    }
+}
+
+fn key_of(location: &SnapshotLocation) -> Result<String> {
+    serde_json::to_string(location).map_err(|e| Error::internal(e.to_string()))
+}
+
+fn trusted(store: SnapshotStore, verdict: Verdict) -> Result<SnapshotStore> {
+    match verdict {
+        Verdict::Kept => Ok(store),
+        Verdict::NotKept(reason) => Err(Error::unsupported(format!(
+            "{} does not keep the conditions of writes, so publishers could overwrite each other: {reason}; nothing was \
+             uploaded; use another store, and restart the scheduler if this one was mended",
+            store.place()
+        ))),
     }
 }

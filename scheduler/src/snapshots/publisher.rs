@@ -109,6 +109,19 @@ impl Publisher {
         self.counted(name, true).await
     }
 
+    pub(super) fn node(&self) -> &RaftNode {
+        &self.node
+    }
+
+    pub(super) fn probed(&self) -> &Probed {
+        &self.probed
+    }
+
+    /// Whose the leases are that it takes.
+    pub(super) fn holder(&self) -> String {
+        format!("scheduler {}", self.node.node_id())
+    }
+
     async fn counted(&self, name: &TableName, unasked: bool) -> Result<Made> {
         let made = self.make(name, unasked).await;
         match &made {
@@ -148,7 +161,7 @@ impl Publisher {
         if policy.compacts {
             optimize(&self.writer, &state, &table).await?;
         }
-        let lease = Lease::take(&self.node, table.id, &format!("scheduler {}", self.node.node_id())).await?;
+        let lease = Lease::take(&self.node, table.id, &self.holder()).await?;
         let made = self.publish(&lease, table.id, &location, &folder, &store, &policy).await;
         lease.release().await;
         let snapshot = made.map_err(|e| e.context(&format!("snapshot of table {name}")))?;
@@ -216,7 +229,6 @@ impl Publisher {
         };
         let new = Head::new(&table.name.to_string(), &cluster_id);
         let publish = |head: &mut Head| -> Result<Change> {
-            head.check_cluster(&cluster_id)?;
             if head.entry(entry.id).is_some() {
                 return Ok(Change::None);
             }
@@ -225,7 +237,13 @@ impl Publisher {
             tracing::debug!(table = %table.name, dropped, "snapshots that are not listed any more");
             Ok(Change::Made)
         };
-        change_head(store, folder, lease.epoch(), &new, publish).await?;
+        let head = change_head(store, folder, lease.epoch(), &new, publish).await?;
+        if let Some(pinned) = head.pinned {
+            tracing::warn!(
+                table = %table.name, snapshot = %snapshot_id, %pinned,
+                "a snapshot was published and does not become current while another is pinned"
+            );
+        }
         let snapshot = PublishedSnapshot {
             id: snapshot_id,
             location: location.clone(),

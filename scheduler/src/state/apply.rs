@@ -106,6 +106,7 @@ impl ClusterState {
             }
             Command::ReleaseSnapshotLease { table, epoch } => self.release_snapshot_lease(table, epoch),
             Command::RecordSnapshot { table, snapshot } => self.record_snapshot(table, *snapshot),
+            Command::AwaitDataset { name, dataset } => self.await_dataset(name, dataset),
             Command::Named { request, command } => self.define_once(request, *command, now_ms),
             Command::CommitTransaction { parts, request } => self.end_transaction(parts, request, now_ms),
         }

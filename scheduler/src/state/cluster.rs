@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use ancho_common::{
     ids::{ExecutorId, PartitionId, TableId, WriteId},
     partition::{PartitionKey, PartitionSpec},
+    snapshot::Served,
+    spec::SNAPSHOT_MODE,
 };
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,9 @@ pub struct ClusterState {
     /// Snapshots in object stores.
     #[serde(default)]
     pub snapshots: Snapshots,
+    /// Datasets of the schema `public` that wait for what they mirror, by name.
+    #[serde(default)]
+    pub awaited: BTreeMap<String, Awaited>,
 }
 
 /// A table's full name. Names are compared as written; SQL folds unquoted ones to lower case before they get here.
@@ -117,6 +122,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// It mirrors what another cluster publishes, so nothing else is written to it.
+    pub fn is_published_elsewhere(&self) -> bool {
+        self.dataset.as_ref().is_some_and(|dataset| dataset.refresh_mode == SNAPSHOT_MODE)
+    }
+
     /// It waits, unseen, to take the place of another table.
     pub fn is_hidden(&self) -> bool {
         self.load.as_ref().is_some_and(|load| load.replaces.is_some())
@@ -154,10 +164,22 @@ pub struct Dataset {
     pub definition: String,
     /// URL of the source.
     pub from: String,
-    /// `full`.
+    /// `full`, or `snapshot` for one that mirrors what another cluster publishes.
     pub refresh_mode: String,
     /// When the last refresh was committed, milliseconds since the epoch.
     pub refreshed_at_ms: Option<u64>,
+    /// The snapshot whose rows the table has, of one that mirrors such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
+}
+
+/// A dataset whose table is made when something is published that it can mirror.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// Its definition, canonical JSON.
+    pub definition: String,
+    /// URL of the place where that is awaited.
+    pub from: String,
 }
 
 /// The unit of placement and recovery.

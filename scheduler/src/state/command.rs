@@ -12,7 +12,7 @@ use ancho_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    cluster::{ColumnSummary, Dataset, Schema, TableName},
+    cluster::{Awaited, ColumnSummary, Dataset, Schema, TableName},
     moves::{MoveStep, NewMove},
     snapshots::PublishedSnapshot,
 };
@@ -232,6 +232,13 @@ pub enum Command {
         table: TableId,
         /// The snapshot, with the epoch of the lease that it was made under.
         snapshot: Box<PublishedSnapshot>,
+    },
+    /// Declares a dataset that mirrors what is not published yet. It is made by whoever finds that something is.
+    AwaitDataset {
+        /// Its name.
+        name: TableName,
+        /// Its definition.
+        dataset: Awaited,
     },
     /// Creates, drops or renames a table for a client that named its request: one that was applied before is not applied
     /// again.

@@ -30,7 +30,8 @@ pub(crate) mod tests;
 
 pub use alter::{Alteration, fixed_difference};
 pub use cluster::{
-    ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Load, Partition, Schema, Table, TableName,
+    Awaited, ClusterState, ColumnSummary, CommitRecord, Dataset, Executor, Liveness, Load, Partition, Schema, Table,
+    TableName,
 };
 pub use command::{
     AssignedPartition, Command, CommittedPart, NewPartition, NewTable, Outcome, Placement, Refusal, Request, Response,
@@ -41,5 +42,5 @@ pub use layout::check_layout;
 pub use moves::{Move, MoveAction, MovePhase, MoveStep, NewMove};
 pub use snapshots::{LISTED_SNAPSHOTS, PublishedSnapshot, SnapshotLease, SnapshotPart, Snapshots};
 pub use tables::MAX_NAME_BYTES;
-pub use writes::KEEP_COMMITS;
+pub use writes::{KEEP_COMMITS, read_only};
 pub use written::{Written, WrittenRecord};

@@ -8,13 +8,13 @@ use ancho_common::{
     error::{Condition, Error},
     ids::{ExecutorId, PartitionId, TableId},
     partition::{PartitionKey, Partitioner},
-    spec::settings::TIME_COLUMN,
+    spec::{SNAPSHOT_MODE, settings::TIME_COLUMN},
     storable::{is_key_type, is_time_type},
 };
 
 use super::{
     apply::Applied,
-    cluster::{ClusterState, Load, Partition, Table, TableName},
+    cluster::{Awaited, ClusterState, Load, Partition, Table, TableName},
     command::{AssignedPartition, NewPartition, NewTable, Outcome, Placement},
     layout::{check_layout, check_option_column},
     statistics::empty_columns,
@@ -180,8 +180,40 @@ impl ClusterState {
             .ok_or_else(|| Error::not_found(format!("table with id {id} does not exist; it was dropped or replaced")))
     }
 
+    /// Declares a dataset whose table is not made yet.
+    pub(super) fn await_dataset(&mut self, name: TableName, dataset: Awaited) -> Applied {
+        check_name(&name)?;
+        if name.schema != "public" {
+            return Err(Error::invalid(format!("dataset {name}: datasets are tables of the schema public")));
+        }
+        if self.table(&name).is_some() {
+            return Err(Error::already_exists(format!("table {name} exists; drop it first, or choose another name")));
+        }
+        self.awaited.insert(name.table, dataset);
+        Ok(Outcome::Done)
+    }
+
+    /// The dataset of this name, if it waits for what it mirrors.
+    pub fn awaited(&self, name: &TableName) -> Option<&Awaited> {
+        self.awaited.get(&name.table).filter(|_| name.schema == "public" && self.table(name).is_none())
+    }
+
+    /// A table of this name would be taken for a dataset that is awaited.
+    fn check_not_awaited(&self, name: &TableName) -> Result<(), Error> {
+        match self.awaited(name) {
+            None => Ok(()),
+            Some(dataset) => Err(Error::already_exists(format!(
+                "dataset {name} is declared, and waits for the first snapshot in {}; DROP TABLE {name} ends that",
+                dataset.from
+            ))),
+        }
+    }
+
     pub(super) fn create_table(&mut self, new: NewTable) -> Applied {
         new.check()?;
+        if new.dataset.as_ref().is_none_or(|dataset| dataset.refresh_mode != SNAPSHOT_MODE) {
+            self.check_not_awaited(&new.name)?;
+        }
         let mut replaces = None;
         if let Some(existing) = self.table(&new.name) {
             let id = existing.id;
@@ -227,11 +259,16 @@ impl ClusterState {
     }
 
     pub(super) fn drop_table(&mut self, name: &TableName, if_exists: bool) -> Applied {
+        let awaited = self.awaited(name).is_some();
+        if name.schema == "public" {
+            self.awaited.remove(&name.table);
+        }
         match self.table(name).map(|t| t.id) {
             Some(id) => {
                 self.remove_table(id);
                 Ok(Outcome::Dropped { existed: true })
             }
+            None if awaited => Ok(Outcome::Dropped { existed: true }),
             None if if_exists => Ok(Outcome::Dropped { existed: false }),
             None => Err(Error::not_found(format!("table {name} does not exist"))),
         }
@@ -258,6 +295,7 @@ impl ClusterState {
         if self.table(&to).is_some() {
             return Err(Error::already_exists(format!("table {to} exists; drop it first, or choose another name")));
         }
+        self.check_not_awaited(&to)?;
         if let Some(table) = self.tables.get_mut(&id) {
             Arc::make_mut(table).name = to;
         }

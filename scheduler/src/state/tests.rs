@@ -2,6 +2,7 @@
 mod alter;
 mod history;
 mod loads;
+mod mirrors;
 mod moves;
 mod properties;
 mod snapshots;
@@ -68,7 +69,13 @@ pub(crate) fn new_table(name: &str, buckets: u32, owners: &[&str]) -> NewTable {
 }
 
 fn dataset(from: &str) -> Dataset {
-    Dataset { definition: from.into(), from: from.into(), refresh_mode: "full".into(), refreshed_at_ms: None }
+    Dataset {
+        definition: from.into(),
+        from: from.into(),
+        refresh_mode: "full".into(),
+        refreshed_at_ms: None,
+        served: None,
+    }
 }
 
 /// A state to which commands are applied as a scheduler would, with the invariants checked after each.

@@ -30,6 +30,16 @@ pub(super) struct MadeBy {
     pub(super) at_ms: u64,
 }
 
+/// A table that mirrors what another cluster publishes, and is to be written to.
+pub fn read_only(table: &Table) -> Error {
+    let from = table.dataset.as_ref().map_or("", |dataset| dataset.from.as_str());
+    Error::unsupported(format!(
+        "table {} shows what is published in {from} and is read-only here; write to it where it is published, or copy it: \
+         CREATE TABLE … AS SELECT * FROM {}",
+        table.name, table.name
+    ))
+}
+
 impl ClusterState {
     /// Makes a staged write visible. `refreshed` is set for a write that ends a load of a dataset. The first write of a
     /// table that is to replace another one puts it in that one's place.
@@ -73,6 +83,9 @@ impl ClusterState {
                 table.name
             )));
         }
+        if refreshed.is_none() && table.is_published_elsewhere() {
+            return Err(read_only(table));
+        }
         if let Some((source, version)) = based_on {
             self.check_unchanged(source, version)?;
         }
@@ -100,6 +113,7 @@ impl ClusterState {
         table.columns = merged_columns(table);
         if refreshed.is_some() {
             table.dataset = refreshed;
+            self.awaited.remove(&table.name.table);
         }
         Ok(Outcome::Committed { parts: committed })
     }

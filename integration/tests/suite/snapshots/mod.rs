@@ -1,8 +1,11 @@
 //! Snapshots of tables in folders and on S3: what is published, and what comes back.
 mod automatic;
 mod faults;
+mod mirroring;
+mod pinning;
 mod publishing;
 mod restoring;
+mod taken_over;
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -45,7 +45,7 @@ pub(super) fn offered() -> impl Iterator<Item = ActionType> + Send + use<> + Clo
             "ancho.recover",
             "a partition that nobody can serve becomes empty; {\"partition\": id, \"accept_loss\": true} in, JSON out",
         ),
-        ("ancho.snapshots", "snapshots of a table; {\"table\": name, \"create\": bool} in, JSON out"),
+        ("ancho.snapshots", "snapshots of a table; {\"table\": name} and one of \"create\": true, \"pin\": id, \"unpin\": true, \"restore\": id in, JSON out"),
         ("ancho.verify", "partitions are read again; {\"table\": name} or nothing in, JSON out"),
     ]
     .into_iter()

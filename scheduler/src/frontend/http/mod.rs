@@ -6,7 +6,9 @@
 //! * `POST /v1/cluster/drain`, `undrain`, `remove` with `{"executor": id or url}`, `POST /v1/cluster/rebalance` with
 //!   `{"dry_run": true}` or nothing, `POST /v1/partitions/recover` with `{"partition": id, "accept_loss": true}` – what
 //!   the commands of the same names do.
-//! * `GET /v1/datasets/NAME/acceleration/snapshots` – the snapshots of a table as JSON; `POST` makes one.
+//! * `GET /v1/datasets/NAME/acceleration/snapshots` – the snapshots of a table as JSON; `POST` makes one. Below it, with
+//!   `{"snapshot_id": id}`: `PUT …/pin` and `POST …/current` choose the one that readers are given, `DELETE …/pin` gives them the
+//!   newest again, `POST …/restore` puts the rows of one in the place of the table's.
 //! * `POST /v1/sql` – the body is a statement as text, or `{"sql": …, "parameters": […]}` with content type
 //!   `application/json`. The answer to a query follows `Accept`: JSON rows (the default), `text/csv` or
 //!   `application/vnd.apache.arrow.stream`; see [`render`] for the types. The answer to an update is
@@ -27,7 +29,7 @@ use axum::{
     body::{Body, Bytes},
     extract::{DefaultBodyLimit, FromRequest, Path, Request, State},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, get, post},
+    routing::{MethodRouter, get, post, put},
 };
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -65,6 +67,9 @@ pub fn router(service: SharedService) -> Router {
         .route("/v1/partitions/recover", act("ancho.recover"))
         .route("/v1/sql", post(sql))
         .route("/v1/datasets/{name}/acceleration/snapshots", get(list_snapshots).post(create_snapshot))
+        .route("/v1/datasets/{name}/acceleration/snapshots/pin", put(pin_snapshot).delete(unpin_snapshot))
+        .route("/v1/datasets/{name}/acceleration/snapshots/current", post(pin_snapshot))
+        .route("/v1/datasets/{name}/acceleration/snapshots/restore", post(restore_snapshot))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -167,6 +172,45 @@ async fn create_snapshot(
     Path(name): Path<String>,
 ) -> Result<Response, HttpError> {
     snapshots(&statements, &json!({ "table": name, "create": true })).await
+}
+
+/// Names a snapshot.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChosenSnapshot {
+    snapshot_id: String,
+}
+
+impl ChosenSnapshot {
+    fn of(body: &[u8]) -> Result<Self> {
+        serde_json::from_slice(body)
+            .map_err(|e| Error::invalid(format!("send {{\"snapshot_id\": the id of a listed snapshot}}: {e}")))
+    }
+}
+
+async fn pin_snapshot(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, HttpError> {
+    let ChosenSnapshot { snapshot_id } = ChosenSnapshot::of(&body)?;
+    snapshots(&statements, &json!({ "table": name, "pin": snapshot_id })).await
+}
+
+async fn unpin_snapshot(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+) -> Result<Response, HttpError> {
+    snapshots(&statements, &json!({ "table": name, "unpin": true })).await
+}
+
+async fn restore_snapshot(
+    State(statements): State<Arc<Statements>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, HttpError> {
+    let ChosenSnapshot { snapshot_id } = ChosenSnapshot::of(&body)?;
+    snapshots(&statements, &json!({ "table": name, "restore": snapshot_id })).await
 }
 
 async fn snapshots(statements: &Statements, wanted: &Value) -> Result<Response, HttpError> {

@@ -127,6 +127,7 @@ impl Target {
         let mut file = BufWriter::new(Arc::clone(&self.store), path.clone());
         let mut count = 0;
         match format {
+            FileFormat::Snapshot => return Err(Error::internal("a snapshot was to be written as a file")),
             FileFormat::Parquet => {
                 let level = ZstdLevel::try_new(3).map_err(|e| Error::internal(e.to_string()))?;
                 let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();

@@ -193,6 +193,7 @@ fn command(state: &ClusterState, step: &Step) -> Command {
         from: "file:///d".into(),
         refresh_mode: "full".into(),
         refreshed_at_ms: None,
+        served: None,
     };
     match step {
         Step::Register { executor: n, incarnation, shared_url } => Command::RegisterExecutor {
