@@ -490,14 +490,6 @@ SELECT e.id, (SELECT x.id FROM q_emp x WHERE x.dept = e.dept AND x.boss = e.boss
 7	NULL
 8	8
 
--- @query sub_limit_any_one expect_only
-SELECT d.id, (SELECT e.dept FROM q_emp e WHERE e.dept = d.id LIMIT 1) FROM q_dept d
--- @expect
-10	10
-20	20
-30	30
-40	NULL
-
 -- @query sub_limit_too_many error expect_only
 SELECT d.id, (SELECT e.id FROM q_emp e WHERE e.dept = d.id ORDER BY e.id LIMIT 2) FROM q_dept d
 

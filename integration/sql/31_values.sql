@@ -119,16 +119,6 @@ SELECT EXISTS (SELECT 1 FROM va_u u WHERE u.k = t.k) AS there, count(*) FROM va_
 false	2
 true	4
 
--- @query value_sorted_by ordered expect_only
-SELECT id FROM va_t t ORDER BY k IN (SELECT k FROM va_u WHERE n > 2) NULLS FIRST, EXISTS (SELECT 1 FROM va_u u WHERE u.s = t.s), id DESC
--- @expect
-5
-3
-6
-1
-4
-2
-
 -- @query value_sorted_by_column ordered expect_only
 SELECT id, id IN (SELECT n FROM va_u) AS there FROM va_t ORDER BY there, id
 -- @expect

@@ -134,6 +134,10 @@ enum PlannedName {
     Text(String),
 }
 
+fn named(name: &str) -> Expr {
+    Expr::Identifier(Ident::with_quote('"', name))
+}
+
 impl PlannedName {
     /// `alone`: the columns of one relation only are at hand, so that a qualifier makes no difference.
     fn of(expr: &Expr, alone: bool) -> Self {
@@ -151,6 +155,9 @@ impl PlannedName {
                         Some(SelectItem::UnnamedExpr(inner)) => inner.clone(),
                         _ => return ControlFlow::Continue(()),
                     },
+                    // Whatever is looked for, and where.
+                    Expr::InSubquery { negated, .. } => named(if *negated { "NOT IN" } else { "IN" }),
+                    Expr::Exists { negated, .. } => named(if *negated { "NOT EXISTS" } else { "EXISTS" }),
                     Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
                     Expr::Identifier(ident) => Expr::Identifier(Ident::with_quote('"', folded(ident))),
                     Expr::CompoundIdentifier(parts) => {

@@ -246,7 +246,7 @@ fn a_spoiled_file_is_named_and_keeps_no_other_dataset_from_being_loaded() {
         let beyond = format!("a\n{}", "1\n".repeat(1200));
         let spoiled: [(&str, &[(&str, &str)], &str); 8] = [
             ("late", &[("good.csv", "a\n1\n"), ("spoiled.csv", &late)], "'x'"),
-            ("ragged", &[("good.csv", "a,b\n1,2\n"), ("spoiled.csv", "a,b\n1,2\n1,2,3\n")], "number of fields"),
+            ("ragged", &[("good.csv", "a,b\n1,2\n"), ("spoiled.csv", "a,b\n1,2\n1,2,3\n")], "at line 3"),
             ("open", &[("good.csv", "a,b\n1,x\n"), ("spoiled.csv", "a,b\n1,\"abc\n2,x\n")], "line 2"),
             ("twice", &[("spoiled.csv", "a,a\n1,2\n")], "twice"),
             ("added", &[("a.csv", &beyond), ("spoiled.csv", "a,b\n1,2\n")], "\"b\""),

@@ -191,7 +191,7 @@ impl ChosenSnapshot {
 async fn pin_snapshot(
     State(statements): State<Arc<Statements>>,
     Path(name): Path<String>,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Result<Response, HttpError> {
     let ChosenSnapshot { snapshot_id } = ChosenSnapshot::of(&body)?;
     snapshots(&statements, &json!({ "table": name, "pin": snapshot_id })).await
@@ -207,7 +207,7 @@ async fn unpin_snapshot(
 async fn restore_snapshot(
     State(statements): State<Arc<Statements>>,
     Path(name): Path<String>,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Result<Response, HttpError> {
     let ChosenSnapshot { snapshot_id } = ChosenSnapshot::of(&body)?;
     snapshots(&statements, &json!({ "table": name, "restore": snapshot_id })).await
