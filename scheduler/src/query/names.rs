@@ -134,6 +134,7 @@ enum PlannedName {
     Text(String),
 }
 
+/// What has this name, written in full.
 fn named(name: &str) -> Expr {
     Expr::Identifier(Ident::with_quote('"', name))
 }
@@ -149,9 +150,7 @@ impl PlannedName {
                 let plain = match expr {
                     Expr::Cast { expr, .. } | Expr::Nested(expr) => expr.as_ref().clone(),
                     Expr::Subquery(query) => match only_item(&query.body) {
-                        Some(SelectItem::ExprWithAlias { alias, .. }) => {
-                            Expr::Identifier(Ident::with_quote('"', folded(alias)))
-                        }
+                        Some(SelectItem::ExprWithAlias { alias, .. }) => named(&folded(alias)),
                         Some(SelectItem::UnnamedExpr(inner)) => inner.clone(),
                         _ => return ControlFlow::Continue(()),
                     },
@@ -159,7 +158,7 @@ impl PlannedName {
                     Expr::InSubquery { negated, .. } => named(if *negated { "NOT IN" } else { "IN" }),
                     Expr::Exists { negated, .. } => named(if *negated { "NOT EXISTS" } else { "EXISTS" }),
                     Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
-                    Expr::Identifier(ident) => Expr::Identifier(Ident::with_quote('"', folded(ident))),
+                    Expr::Identifier(ident) => named(&folded(ident)),
                     Expr::CompoundIdentifier(parts) => {
                         let mut parts: Vec<Ident> = parts.iter().map(|p| Ident::with_quote('"', folded(p))).collect();
                         match (self.0, parts.pop()) {
