@@ -25,6 +25,39 @@ SELECT id FROM lo_d WHERE CASE WHEN d <> 0 THEN n / d ELSE 0 END > 1
 1
 7
 
+-- @query S34_condition_short_circuit expect_only
+SELECT id FROM lo_d WHERE CASE WHEN d = 0 THEN false ELSE n / d > 1 END
+-- @expect
+1
+7
+
+-- @query S34_condition_short_circuit_select expect_only
+SELECT id, CASE WHEN d <> 0 THEN n / d > 1 ELSE false END FROM lo_d WHERE id > 5
+-- @expect
+6	false
+7	true
+8	false
+
+-- @query S34_condition_short_circuit_chain expect_only
+SELECT id FROM lo_d WHERE CASE WHEN d = 0 THEN true WHEN n / d > 1 THEN false WHEN n % d = 0 THEN true END
+-- @expect
+2
+3
+4
+5
+8
+
+-- @query S34_condition_short_circuit_join expect_only
+SELECT a.id, b.id FROM lo_d a JOIN lo_d b ON CASE WHEN a.d <> 0 THEN a.n / a.d = b.d ELSE false END
+-- @expect
+4	4
+7	7
+
+-- @query S34_condition_cast expect_only
+SELECT id FROM lo_c WHERE CASE WHEN txt ~ '^-?[0-9]+$' THEN CAST(txt AS INT) > 5 ELSE false END
+-- @expect
+5
+
 -- @query S34_case_short_circuit_select
 SELECT id, CASE WHEN d <> 0 THEN n / d ELSE 0 END FROM lo_d
 -- @expect

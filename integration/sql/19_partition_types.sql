@@ -1862,3 +1862,43 @@ SELECT count(*) FROM pe_mod x JOIN pe_lower y ON x.a % 3 = y.a % 3
 SELECT count(*) FROM (SELECT id FROM pe_year UNION SELECT id FROM pe_month UNION SELECT id FROM pe_mod UNION SELECT id FROM pe_sub) u
 -- @expect
 62
+
+-- Equal floats may have several texts: 0.0 and -0.0 are in two partitions, and both are equal to 0.
+-- @table pt_ft partition_by=CAST(f AS VARCHAR)
+CREATE TABLE pt_ft (id INT, f DOUBLE);
+INSERT INTO pt_ft SELECT column1, CAST(column2 AS DOUBLE) FROM (VALUES (1, '0.0'), (2, '-0.0'), (3, '1.5'), (4, 'NaN'), (5, NULL));
+
+-- @query pt_ft_zero
+SELECT id FROM pt_ft WHERE f = 0.0
+-- @expect
+1
+2
+
+-- @query pt_ft_zero_in
+SELECT id FROM pt_ft WHERE f IN (-0.0, 1.5)
+-- @expect
+1
+2
+3
+
+-- @query pt_ft_null
+SELECT id FROM pt_ft WHERE f IS NULL
+-- @expect
+5
+
+-- @table pt_co partition_by=coalesce(s, 'none'), nvl2(k, 1, 0)
+CREATE TABLE pt_co (id INT, s VARCHAR, k INT);
+INSERT INTO pt_co VALUES (1, 'a', 1), (2, NULL, NULL), (3, 'none', 3), (4, 'b', NULL);
+
+-- @query pt_co_all
+SELECT id, s, k FROM pt_co
+
+-- @query pt_co_value
+SELECT id FROM pt_co WHERE s = 'none'
+-- @expect
+3
+
+-- @query pt_co_null
+SELECT id FROM pt_co WHERE s IS NULL
+-- @expect
+2

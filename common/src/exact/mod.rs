@@ -7,6 +7,7 @@
 //!   spread over tasks.
 //! * [`rule`] puts the functions of [`operators`] in place of `+`, `-`, `*` and negation of integers, once types are
 //!   known. Functions travel to executors by name; a flag on the engine's operator would be lost on the way.
+//! * [`case`] computes the branches of a CASE for their own rows only.
 //! * [`named_cast`] is a cast that shows in names.
 //! * [`only_value`] is the value of a subquery that may have one row, and an error if it has more.
 //! * [`not_in`] minds the NULLs of `NOT IN` under `OR`.
@@ -14,6 +15,7 @@
 //! * [`floats`] makes a decimal a double where it meets one.
 //! * [`year_bounds`] keeps comparisons of years right beyond a type's range.
 //! * [`literals`] decides which numbers of a statement are decimals.
+pub mod case;
 pub mod floats;
 pub mod interval_length;
 pub mod literals;
@@ -62,6 +64,7 @@ pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(year_bounds::YearsWithinBounds));
     rules.push(Arc::new(rule::ExactArithmetic));
+    rules.push(Arc::new(case::BranchesOfCase));
     rules
 }
 

@@ -8,7 +8,8 @@ use arrow::{
 };
 use datafusion::{
     common::{Column, DFSchema, tree_node::TreeNode},
-    logical_expr::{Expr, Volatility},
+    logical_expr::{Expr, Volatility, simplify::SimplifyContext},
+    optimizer::simplify_expressions::ExprSimplifier,
     physical_expr::PhysicalExpr,
     prelude::SessionContext,
 };
@@ -224,6 +225,10 @@ impl PartitionExpr {
             Expr::Column(column) => Some(Column::new_unqualified(column.name()).quoted_flat_name()),
             _ => None,
         };
+        // Some functions, such as `coalesce`, exist for the planner only, which writes them as CASE.
+        let simplify = SimplifyContext::builder().with_schema(Arc::new(df_schema.clone())).build();
+        let simplifier = ExprSimplifier::new(simplify);
+        let expr = simplifier.simplify(simplifier.coerce(expr, df_schema)?)?;
         let physical = context.create_physical_expr(expr, df_schema)?;
         let data_type = physical.data_type(schema)?;
         if !key::is_key_type(&data_type) {

@@ -262,7 +262,7 @@ fn read_format(params: &mut Fields<'_>, from: Option<&Location>, problems: &mut 
         Some(_) => params.one_of("file_format", &["parquet", "csv", "snapshot"], problems)?,
         None => match from?.path() {
             path if path.ends_with(".parquet") => "parquet",
-            path if path.ends_with(".csv") => "csv",
+            path if path.ends_with(".csv") || path.ends_with(".csv.gz") => "csv",
             _ => {
                 problems.add(&params.path("file_format"), "missing: write `parquet` or `csv`");
                 return None;

@@ -1,9 +1,10 @@
 //! CSV as a file format whose scans read whole files and tell empty texts from missing ones.
 use std::sync::Arc;
 
-use ancho_common::plan::csv::WholeCsvSource;
+use ancho_common::plan::csv::{WholeCsvSource, compression};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
 use datafusion::{
     catalog::Session,
     common::Statistics,
@@ -13,10 +14,10 @@ use datafusion::{
         source::DataSourceExec,
         table_schema::TableSchema,
     },
-    error::Result,
+    error::{DataFusionError, Result},
     physical_plan::ExecutionPlan,
 };
-use futures::stream;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 /// The engine's format, but for the reading.
@@ -45,8 +46,7 @@ impl WholeCsvFormat {
     ) -> Result<(Schema, usize)> {
         let mut bytes = FIRST_BYTES;
         loop {
-            let whole = bytes >= file.size;
-            let start = store.get_range(&file.location, 0..bytes.min(file.size)).await?;
+            let (start, whole) = start_of(store, file, bytes).await?;
             let infer = |rows| {
                 let start = start.clone();
                 let pieces = Box::pin(stream::once(async move { Ok(start) }));
@@ -59,6 +59,25 @@ impl WholeCsvFormat {
             bytes *= 8;
         }
     }
+}
+
+/// The first bytes of a file's content, about so many, and whether they are all.
+async fn start_of(store: &Arc<dyn ObjectStore>, file: &ObjectMeta, bytes: u64) -> Result<(Bytes, bool)> {
+    let name = file.location.as_ref();
+    if !compression::is_gzip(name) {
+        let start = store.get_range(&file.location, 0..bytes.min(file.size)).await?;
+        return Ok((start, bytes >= file.size));
+    }
+    let stored = store.get(&file.location).await?.into_stream().map_err(DataFusionError::from).boxed();
+    let mut content = compression::content(name, stored)?;
+    let mut start = BytesMut::new();
+    while let Some(piece) = content.try_next().await? {
+        start.extend_from_slice(&piece);
+        if start.len() as u64 >= bytes {
+            return Ok((start.freeze(), false));
+        }
+    }
+    Ok((start.freeze(), true))
 }
 
 /// The columns of several files, each in the type that one file with all their values would have.

@@ -3,6 +3,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use ancho_common::{
     error::{Error, Result, panic_text},
+    plan::csv::compression,
     spec::source::{FileFormat as SourceFormat, Location, SourceSpec},
 };
 use arrow::datatypes::{Schema, SchemaRef};
@@ -11,11 +12,16 @@ use datafusion::{
     datasource::{
         file_format::{FileFormat, csv::CsvFormat, parquet::ParquetFormat},
         listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl},
+        physical_plan::parquet::metadata::DFParquetMetadata,
     },
     error::DataFusionError,
     execution::SessionState,
 };
-use futures::{FutureExt, StreamExt, TryStreamExt, future::try_join_all, stream};
+use futures::{
+    FutureExt, StreamExt, TryStreamExt,
+    future::{join_all, try_join_all},
+    stream,
+};
 use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use url::Url;
@@ -50,8 +56,8 @@ pub async fn table_as(
 ) -> Result<Arc<dyn TableProvider>> {
     let base = base_url(&source.from)?;
     let store = session.runtime_env().object_store(ListingTableUrl::try_new(base.clone(), None)?.object_store())?;
-    let (format, extension) = file_format(&source.format)?;
-    let mut files = list(store.as_ref(), &source.from, extension).await?;
+    let (format, endings) = file_format(&source.format)?;
+    let mut files = list(store.as_ref(), &source.from, endings).await?;
     files.sort_by(|a, b| a.location.cmp(&b.location));
     let paths = files.iter().map(|file| file_url(&base, &file.location)).collect::<Result<Vec<_>>>()?;
     // A CSV file without a byte holds no rows and no columns; every Parquet file has its columns.
@@ -61,6 +67,9 @@ pub async fn table_as(
     };
     if filled.is_empty() {
         return Err(Error::invalid(format!("{} holds empty files only, which do not tell the columns", source.from)));
+    }
+    if source.format == SourceFormat::Parquet {
+        each_name_once(session, &store, &filled).await?;
     }
     let schema = match columns(session, &store, format.as_ref(), &filled).await {
         Ok(schema) => schema,
@@ -87,6 +96,33 @@ async fn columns(
     found
         .await
         .unwrap_or_else(|panic| Err(Error::invalid(format!("it cannot be read: {}", panic_text(&*panic))).into()))
+}
+
+/// Of two columns of one name the engine would read the first one. What cannot be read at all is for others to say.
+async fn each_name_once(session: &SessionState, store: &Arc<dyn ObjectStore>, files: &[ObjectMeta]) -> Result<()> {
+    let cache = session.runtime_env().cache_manager.get_file_metadata_cache();
+    for files in files.chunks(AT_ONCE) {
+        let mut each = Vec::with_capacity(files.len());
+        for file in files {
+            let reading =
+                DFParquetMetadata::new(store.as_ref(), file).with_file_metadata_cache(Some(Arc::clone(&cache)));
+            // A damaged file may have the library panic.
+            each.push(AssertUnwindSafe(async move { reading.fetch_metadata().await }).catch_unwind());
+        }
+        for (file, metadata) in files.iter().zip(join_all(each).await) {
+            let Ok(Ok(metadata)) = metadata else { continue };
+            let mut names: Vec<&str> =
+                metadata.file_metadata().schema().get_fields().iter().map(|f| f.name()).collect();
+            names.sort_unstable();
+            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Error::invalid(format!(
+                    "file /{} has two columns named `{}`; give each column a name of its own",
+                    file.location, twice[0]
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The files' common columns, of which one takes no NULL only if every file has it and says so: where a file lacks a
@@ -152,11 +188,11 @@ fn file_url(base: &Url, location: &Path) -> Result<ListingTableUrl> {
     Ok(ListingTableUrl::try_new(url, None)?)
 }
 
-fn file_format(format: &SourceFormat) -> Result<(Arc<dyn FileFormat>, &'static str)> {
+fn file_format(format: &SourceFormat) -> Result<(Arc<dyn FileFormat>, Endings)> {
     let byte = |c: char| u8::try_from(c).unwrap_or(b',');
     Ok(match format {
         SourceFormat::Snapshot => return Err(Error::internal("a snapshot was to be read as files")),
-        SourceFormat::Parquet => (Arc::new(ParquetFormat::default().with_enable_pruning(true)), ".parquet"),
+        SourceFormat::Parquet => (Arc::new(ParquetFormat::default().with_enable_pruning(true)), Endings::PARQUET),
         SourceFormat::Csv(csv) => {
             let format = CsvFormat::default()
                 .with_has_header(csv.has_header)
@@ -170,34 +206,88 @@ fn file_format(format: &SourceFormat) -> Result<(Arc<dyn FileFormat>, &'static s
                 quoted_is_null: csv.quoted_is_null,
                 rows_to_infer: csv.schema_infer_max_records,
             };
-            (Arc::new(format), ".csv")
+            (Arc::new(format), Endings::CSV)
         }
     })
 }
 
+/// Names of the files that a folder or a pattern means.
+#[derive(Debug, Clone, Copy)]
+struct Endings {
+    /// What a name may end in; the first one is the usual one.
+    read: &'static [&'static str],
+}
+
+impl Endings {
+    const PARQUET: Self = Self { read: &[".parquet"] };
+    const CSV: Self = Self { read: &[".csv", ".csv.gz"] };
+
+    fn usual(self) -> &'static str {
+        self.read[0]
+    }
+
+    fn has(self, file: &ObjectMeta) -> bool {
+        self.read.iter().any(|ending| file.location.as_ref().ends_with(ending))
+    }
+
+    /// Rows in a compression that is not read would be missing without a word.
+    fn refuse_others(self, files: &[ObjectMeta], from: &Location) -> Result<()> {
+        let is_other = |file: &&ObjectMeta| {
+            let name = file.location.as_ref();
+            let inner = compression::OTHERS.iter().chain([&compression::GZIP]).find_map(|end| name.strip_suffix(end));
+            inner.is_some_and(|inner| inner.ends_with(self.usual())) && !self.has(file)
+        };
+        let Some(other) = files.iter().find(is_other) else { return Ok(()) };
+        let readable = if self.read.contains(&".csv.gz") { ", or compress it as `.csv.gz`" } else { "" };
+        Err(Error::invalid(format!(
+            "{from} holds /{}, whose compression cannot be read; unpack it{readable}, or leave it out by a pattern such as `*{}`",
+            other.location,
+            self.usual()
+        )))
+    }
+}
+
 /// The files that a location names; at least one.
-async fn list(store: &dyn ObjectStore, from: &Location, extension: &str) -> Result<Vec<ObjectMeta>> {
+async fn list(store: &dyn ObjectStore, from: &Location, endings: Endings) -> Result<Vec<ObjectMeta>> {
     let (Location::File(path) | Location::S3 { key: path, .. }) = from;
     let path = path.trim_start_matches('/');
     let failed = |e: object_store::Error| unreadable(from, &e);
+    let usual = endings.usual();
     let (files, missing) = if is_pattern(path) {
         let found = expand(store, path).await.map_err(|e| match e {
             Expansion::Pattern(e) => Error::invalid(format!("{from} is not a pattern of paths: {e}")),
             Expansion::Store(e) => failed(e),
         })?;
+        endings.refuse_others(&found, from)?;
         // A pattern that ends in a wildcard takes what is in the folder, but not files of other kinds.
-        let found = found.into_iter().filter(|f| f.location.as_ref().ends_with(extension)).collect();
-        (found, format!("no file ending in `{extension}` matches {from}; check the pattern"))
+        let found = found.into_iter().filter(|f| endings.has(f)).collect();
+        (found, format!("no file ending in `{usual}` matches {from}; check the pattern"))
     } else if path.is_empty() || path.ends_with('/') {
         let folder = parse(path).map_err(failed)?;
         let listed: Vec<ObjectMeta> = store.list(Some(&folder)).try_collect().await.map_err(failed)?;
-        let found = listed.into_iter().filter(|f| is_in_folder(&folder, &f.location, extension)).collect();
-        (found, format!("{from} holds no file ending in `{extension}`; check the path"))
+        let shown: Vec<(ObjectMeta, bool)> =
+            listed.into_iter().filter_map(|f| place_in(&folder, &f.location).map(|direct| (f, direct))).collect();
+        // To read them or to pass them over would both be a guess.
+        if let Some((deep, _)) = shown.iter().find(|(file, direct)| !direct && endings.has(file)) {
+            return Err(Error::invalid(format!(
+                "{from} holds files in folders of their own, such as /{}; write `{path}**` to read those as well, or `{path}*{usual}` \
+                 for the files of the folder itself",
+                deep.location,
+                path = from,
+            )));
+        }
+        let found: Vec<ObjectMeta> = shown.into_iter().filter(|(_, direct)| *direct).map(|(file, _)| file).collect();
+        endings.refuse_others(&found, from)?;
+        let found = found.into_iter().filter(|f| endings.has(f)).collect();
+        (found, format!("{from} holds no file ending in `{usual}`; check the path"))
     } else {
         // A single named file counts whatever its ending is.
         let missing = format!("{from} is no file; check the path, and end a folder with `/`");
         match store.head(&parse(path).map_err(failed)?).await {
-            Ok(file) => (vec![file], missing),
+            Ok(file) => {
+                endings.refuse_others(std::slice::from_ref(&file), from)?;
+                (vec![file], missing)
+            }
             Err(object_store::Error::NotFound { .. }) => (Vec::new(), missing),
             Err(error) => return Err(failed(error)),
         }
@@ -214,8 +304,31 @@ fn unreadable(from: &Location, error: &object_store::Error) -> Error {
             Error::invalid(text)
         }
         Cause::NotFound { .. } => Error::not_found(text),
-        _ => Error::unavailable(text),
+        // The library keeps some refusals as text only.
+        _ => match refusal(&error.to_string()) {
+            Some(refusal) => Error::invalid(format!("{from} cannot be listed: the store answers {refusal}")),
+            None => Error::unavailable(text),
+        },
     }
+}
+
+/// The answer of a store in an error's text that means that the request is wrong: its status, with what S3 says in XML.
+fn refusal(error: &str) -> Option<String> {
+    let (_, answer) = error.split_once("status code: ")?;
+    let status: u16 = answer.get(..3)?.parse().ok()?;
+    // 408 and 429 ask for patience.
+    if !(400..500).contains(&status) || [408, 429].contains(&status) {
+        return None;
+    }
+    let tag = |name: &str| {
+        let (_, rest) = answer.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(text, _)| text.trim())
+    };
+    Some(match (tag("Code"), tag("Message")) {
+        (Some(code), Some(message)) => format!("{status} {code}: {message}"),
+        (Some(code), None) => format!("{status} {code}"),
+        (None, _) => answer.lines().next().unwrap_or_default().trim_end_matches(':').to_owned(),
+    })
 }
 
 fn parse(path: &str) -> object_store::Result<Path> {
@@ -232,13 +345,13 @@ fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// Files of the folder itself, and of folders in it that are named like `year=2024`.
-fn is_in_folder(folder: &Path, file: &Path, extension: &str) -> bool {
-    let Some(rest) = file.prefix_match(folder) else { return false };
-    let mut parts: Vec<_> = rest.collect();
-    let name = parts.pop();
-    name.is_some_and(|name| name.as_ref().ends_with(extension) && !is_hidden(name.as_ref()))
-        && parts.iter().all(|p| p.as_ref().contains('=') && !is_hidden(p.as_ref()))
+/// Whether a file counts to the folder itself, which also those in folders named like `year=2024` do; `None` of what
+/// writers leave beside their files.
+fn place_in(folder: &Path, file: &Path) -> Option<bool> {
+    let parts: Vec<_> = file.prefix_match(folder)?.collect();
+    let (name, folders) = parts.split_last()?;
+    let hidden = is_hidden(name.as_ref()) || folders.iter().any(|part| is_hidden(part.as_ref()));
+    (!hidden).then(|| folders.iter().all(|part| part.as_ref().contains('=')))
 }
 
 enum Expansion {
@@ -352,7 +465,7 @@ mod tests {
         }
         let from = Location::parse(&format!("s3://lake/{from}")).unwrap();
         let mut files: Vec<String> =
-            list(&store, &from, ".parquet").await?.into_iter().map(|f| f.location.to_string()).collect();
+            list(&store, &from, Endings::PARQUET).await?.into_iter().map(|f| f.location.to_string()).collect();
         files.sort();
         Ok(files)
     }
@@ -360,8 +473,6 @@ mod tests {
     #[tokio::test]
     async fn folders_names_and_patterns_name_their_files_and_no_others() {
         for (from, expected) in [
-            ("", &["top.parquet"][..]),
-            ("pq/", &["pq/a.parquet", "pq/b.parquet"]),
             (
                 "ps/",
                 &[
@@ -370,7 +481,7 @@ mod tests {
                     "ps/x_12.parquet",
                     "ps/year=2024/f.parquet",
                     "ps/year=2025/g.parquet",
-                ],
+                ][..],
             ),
             ("pq/.hidden.parquet", &["pq/.hidden.parquet"]),
             ("pq/.h*", &["pq/.hidden.parquet"]),
@@ -432,6 +543,85 @@ mod tests {
             let found: Vec<_> = schema.fields().iter().map(|f| (f.name().as_str(), f.is_nullable())).collect();
             assert_eq!(found, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn files_are_not_passed_over_in_silence() {
+        let store = InMemory::new();
+        for file in [
+            "a/x.csv",
+            "a/sub/y.csv",
+            "a/note.txt",
+            "b/x.csv",
+            "b/y.csv.gz",
+            "c/x.csv",
+            "c/y.csv.zst",
+            "d/x.parquet",
+            "d/y.parquet.gz",
+        ] {
+            store.put(&Path::parse(file).unwrap(), PutPayload::from_static(b"x")).await.unwrap();
+        }
+        for (from, endings, expected) in [
+            ("a/", Endings::CSV, Err("s3://lake/a/**")),
+            ("a/**", Endings::CSV, Ok(2)),
+            ("a/*.csv", Endings::CSV, Ok(1)),
+            ("b/", Endings::CSV, Ok(2)),
+            ("b/*", Endings::CSV, Ok(2)),
+            ("b/y.csv.gz", Endings::CSV, Ok(1)),
+            ("c/", Endings::CSV, Err("/c/y.csv.zst")),
+            ("c/*", Endings::CSV, Err("/c/y.csv.zst")),
+            ("c/y.csv.zst", Endings::CSV, Err("/c/y.csv.zst")),
+            ("c/*.csv", Endings::CSV, Ok(1)),
+            ("d/", Endings::PARQUET, Err("/d/y.parquet.gz")),
+            ("d/*.parquet", Endings::PARQUET, Ok(1)),
+        ] {
+            let location = Location::parse(&format!("s3://lake/{from}")).unwrap();
+            match (list(&store, &location, endings).await, expected) {
+                (Ok(files), Ok(count)) => assert_eq!(files.len(), count, "{from}"),
+                (Err(error), Err(part)) => {
+                    assert_eq!(error.kind, ErrorKind::Invalid, "{from}");
+                    assert!(error.message.contains(part), "{from}: {error}");
+                }
+                (found, expected) => panic!("{from}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_of_a_store_are_told_from_its_troubles() {
+        let body =
+            "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchBucket</Code><Message>It does not exist</Message></Error>";
+        for (text, expected) in [
+            (
+                format!(
+                    "Generic S3 error: Error performing list request: Server returned non-2xx status code: 404 Not Found: {body}"
+                ),
+                Some("404 NoSuchBucket: It does not exist"),
+            ),
+            ("Server returned non-2xx status code: 403 Forbidden: ".to_owned(), Some("403 Forbidden")),
+            ("Server returned non-2xx status code: 429 Too Many Requests: <Code>SlowDown</Code>".to_owned(), None),
+            ("Server returned non-2xx status code: 503 Service Unavailable: ".to_owned(), None),
+            ("connection refused".to_owned(), None),
+        ] {
+            assert_eq!(refusal(&text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn two_columns_of_one_name_are_refused() {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let session = SessionContext::new().state();
+        let mut files = Vec::new();
+        for (name, columns) in [("a.parquet", ["x", "y"]), ("b.parquet", ["x", "x"])] {
+            let fields: Vec<Field> = columns.iter().map(|c| Field::new(*c, DataType::Int64, true)).collect();
+            let mut bytes = Vec::new();
+            ArrowWriter::try_new(&mut bytes, Arc::new(Schema::new(fields)), None).unwrap().close().unwrap();
+            store.put(&Path::from(name), bytes.into()).await.unwrap();
+            files.push(store.head(&Path::from(name)).await.unwrap());
+        }
+        each_name_once(&session, &store, &files[..1]).await.unwrap();
+        let error = each_name_once(&session, &store, &files).await.unwrap_err();
+        assert!(error.message.contains("/b.parquet") && error.message.contains("`x`"), "{error}");
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! The engine's reader takes both for NULL, and files are cut at any line break by whoever spreads a scan. So this source reads
 //! whole files only: one task each, several at the same time. Columns are found by the names in each file's first row.
 //! Everything but the opening of a file is the engine's.
+pub mod compression;
 mod empty_texts;
 mod header;
 mod opener;

@@ -19,6 +19,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::{
     WholeCsvSource,
+    compression::content,
     empty_texts::{Dialect, Marker, restored},
     header::{columns_of, end_of_header},
 };
@@ -84,7 +85,7 @@ impl WholeFileOpener {
 
     async fn reading(&self, file: &PartitionedFile) -> Result<Reading> {
         let bytes = self.store.get(&file.object_meta.location).await?.into_stream();
-        let mut bytes = bytes.map_err(DataFusionError::from).boxed();
+        let mut bytes = content(file.object_meta.location.as_ref(), bytes.map_err(DataFusionError::from).boxed())?;
         let table = self.schema();
         let mut in_file: Vec<usize> = (0..table.fields().len()).collect();
         if self.source.inner.has_header() {

@@ -2,6 +2,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -223,16 +224,24 @@ fn columns_of_csv_files_are_found_by_their_names() {
             // Beside the files of others lies what is not theirs.
             (".f.csv", "a,b,c\nhidden,,\n"),
             ("_g.csv", "a,b,c\nhidden,,\n"),
+            ("h.csv", "b,a,c\ny5,x5,5\n"),
         ] {
             fs::write(sources.path().join(name), text)?;
         }
+        // A file may be compressed, also in several parts one behind the other.
+        let packed = Command::new("gzip").arg("-c").arg(sources.path().join("h.csv")).output().context("gzip")?.stdout;
+        fs::write(sources.path().join("more.csv"), "y6,x6,6\n")?;
+        let more = Command::new("gzip").arg("-c").arg(sources.path().join("more.csv")).output()?.stdout;
+        fs::write(sources.path().join("h.csv.gz"), [packed, more].concat())?;
+        fs::remove_file(sources.path().join("h.csv"))?;
+        fs::remove_file(sources.path().join("more.csv"))?;
         let cluster = ClusterBuilder::default().executors(2).start().await?;
         let client = cluster.client()?;
         let from = format!("file://{}/", sources.path().display());
         apply(&client, &SpecText::new().dataset("named", &from, &[CSV], &["bucket(3, a)"]), "created").await?;
         let sql = "SELECT concat_ws('|', a, coalesce(b, '-'), coalesce(c, 0)) FROM named ORDER BY a";
         let rows = first_column(&client.query(sql).await?)?;
-        ensure!(rows == ["x1|y1|1", "x2|y2|2", "x3||0", "x4|-|0"], "{rows:?}");
+        ensure!(rows == ["x1|y1|1", "x2|y2|2", "x3||0", "x4|-|0", "x5|y5|5", "x6|y6|6"], "{rows:?}");
         cluster.stop().await
     });
 }
@@ -244,12 +253,13 @@ fn a_spoiled_file_is_named_and_keeps_no_other_dataset_from_being_loaded() {
         let sources = tempfile::tempdir()?;
         let late = format!("a\n{}x\n", "1\n".repeat(3000));
         let beyond = format!("a\n{}", "1\n".repeat(1200));
-        let spoiled: [(&str, &[(&str, &str)], &str); 8] = [
+        let spoiled: [(&str, &[(&str, &str)], &str); 9] = [
             ("late", &[("good.csv", "a\n1\n"), ("spoiled.csv", &late)], "'x'"),
             ("ragged", &[("good.csv", "a,b\n1,2\n"), ("spoiled.csv", "a,b\n1,2\n1,2,3\n")], "at line 3"),
             ("open", &[("good.csv", "a,b\n1,x\n"), ("spoiled.csv", "a,b\n1,\"abc\n2,x\n")], "line 2"),
             ("twice", &[("spoiled.csv", "a,a\n1,2\n")], "twice"),
             ("added", &[("a.csv", &beyond), ("spoiled.csv", "a,b\n1,2\n")], "\"b\""),
+            ("packed", &[("spoiled.csv.gz", "a\n1\n")], "gzip"),
             ("panics", &[("spoiled.parquet", "PAR1xxxxxxxxPAR1")], "PARQUET"),
             ("empty", &[("spoiled.parquet", "")], "PARQUET"),
             ("short", &[("spoiled.parquet", "PAR1")], "PARQUET"),
@@ -262,7 +272,7 @@ fn a_spoiled_file_is_named_and_keeps_no_other_dataset_from_being_loaded() {
             for (file, text) in *files {
                 fs::write(sources.path().join(name).join(file), text)?;
             }
-            let format = if files[0].0.ends_with("csv") { CSV } else { PARQUET };
+            let format = if files[0].0.contains(".csv") { CSV } else { PARQUET };
             spec = spec.dataset(name, &at(name), &[format], &["a"]);
         }
         spec = spec.dataset("good", &at("good"), &[PARQUET], &["bucket(2, id)"]);
