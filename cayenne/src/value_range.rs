@@ -56,7 +56,13 @@ fn outside(array: &ArrayRef, low: i64, high: i64) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("the value {bad} of type {} is not between {low} and {high}", array.data_type()))
+    let data_type = array.data_type();
+    let span = match data_type {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => String::new(),
+        DataType::Timestamp(..) => " (-9999-01-02 01:59:59 to 9999-12-30 22:00:00, UTC)".to_owned(),
+        _ => " (one day)".to_owned(),
+    };
+    Some(format!("the value {bad} of type {data_type} is not between {low} and {high}{span}"))
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ mod tests {
             "CASE WHEN k <> 0 THEN 100 / k > 60 END",
             "CASE k WHEN 0 THEN false ELSE 100 / k > 60 END",
             "CASE WHEN k = 0 THEN false WHEN 100 / k > 60 THEN true ELSE false END",
-            "CASE WHEN k = 0 THEN false ELSE CAST(substr('x123', k) AS INT) < 0 OR 100 % k = 0 AND k < 2 END",
+            "CASE WHEN k = 0 THEN false ELSE CAST(substr('x123', k + 1) AS INT) < 0 OR 100 % k = 0 AND k < 2 END",
             "coalesce(nullif(k = 0, true) AND NULL, nullif(k, 0) = 1 AND k > 0)",
             "NOT CASE WHEN k = 0 THEN true ELSE NOT CASE WHEN k = 0 THEN true ELSE 100 / k > 60 END END",
         ] {
