@@ -231,3 +231,21 @@ SELECT id, map(make_array('k'), make_array(id))['k'] FROM ne_s WHERE id < 3
 SELECT count(*) FROM (SELECT xs FROM ne_a UNION ALL SELECT make_array(id) FROM ne_s) u
 -- @expect
 8
+
+-- Lists with 64-bit offsets, as many writers of Parquet and Arrow make them.
+-- @table ne_large partition_by=bucket(2, id)
+CREATE TABLE ne_large AS SELECT column1 AS id, arrow_cast(make_array(column1, column1 + 1), 'LargeList(Int64)') AS l FROM (VALUES (1), (2), (30), (4));
+
+-- @query nested_large_list
+SELECT id, l[2], cardinality(l) FROM ne_large
+-- @expect
+1	2	2
+2	3	2
+30	31	2
+4	5	2
+
+-- @query nested_large_list_group
+SELECT l[1] AS a, count(*) FROM ne_large GROUP BY 1 ORDER BY 1 LIMIT 2
+-- @expect
+1	1
+2	1

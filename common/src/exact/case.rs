@@ -163,7 +163,7 @@ mod tests {
             "CASE k WHEN 0 THEN false ELSE 100 / k > 60 END",
             "CASE WHEN k = 0 THEN false WHEN 100 / k > 60 THEN true ELSE false END",
             "CASE WHEN k = 0 THEN false ELSE CAST(substr('x123', k + 1) AS INT) < 0 OR 100 % k = 0 AND k < 2 END",
-            "coalesce(nullif(k = 0, true) AND NULL, nullif(k, 0) = 1 AND k > 0)",
+            "coalesce(nullif(k <> 0, true), 100 / k > 60)",
             "NOT CASE WHEN k = 0 THEN true ELSE NOT CASE WHEN k = 0 THEN true ELSE 100 / k > 60 END END",
         ] {
             let found = rows(&format!("SELECT count(*) AS n FROM t WHERE {condition}")).await;

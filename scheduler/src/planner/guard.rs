@@ -4,7 +4,7 @@
 //! checks the finished plan: a plan that reads tables is distributed; no scan is in the coordinator's own stage; every
 //! scan is split into as many variants as its stage has tasks; the scans of one stage agree on their executors; the
 //! variants together read each partition once, also of a snapshot; nothing below relies on an order across a shuffle or on range
-//! partitioning.
+//! partitioning; no rows between stages are of a type that the library announces as another one.
 use std::{collections::BTreeMap, sync::Arc};
 
 use ancho_common::{
@@ -15,6 +15,7 @@ use ancho_common::{
         snapshot_scan::SnapshotScanExec,
     },
 };
+use arrow::datatypes::DataType;
 use datafusion::{
     physical_expr::Partitioning,
     physical_plan::{ExecutionPlan, ExecutionPlanProperties, repartition::RepartitionExec},
@@ -60,6 +61,14 @@ fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> PlanResult<()> {
     if let Some(boundary) = node.as_network_boundary() {
         let stage = boundary.input_stage();
         let plan = stage.local_plan().ok_or_else(|| unsafe_plan("a stage has no plan"))?;
+        if let Some(field) = plan.schema().fields().iter().find(|field| holds_large_lists(field.data_type())) {
+            let text = format!(
+                "column {} is of type {}, which cannot be sent between nodes; cast it to a List",
+                field.name(),
+                field.data_type()
+            );
+            return Err(Error::unsupported(text).into());
+        }
         return walk(plan, Some(stage.task_count()));
     }
     if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
@@ -87,6 +96,16 @@ fn walk(node: &Arc<dyn ExecutionPlan>, tasks: Option<usize>) -> PlanResult<()> {
         return Err(PlanError::refused(Replan::InOnePiece, "it relies on the order of rows across a shuffle"));
     }
     node.children().into_iter().try_for_each(|child| walk(child, tasks))
+}
+
+fn holds_large_lists(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::LargeList(_) | DataType::LargeListView(_) => true,
+        DataType::List(item) | DataType::FixedSizeList(item, _) => holds_large_lists(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_large_lists(field.data_type())),
+        DataType::Dictionary(_, values) => holds_large_lists(values),
+        _ => false,
+    }
 }
 
 fn check_leaf(leaf: &DistributedLeafExec, scan: &CayenneScanExec, tasks: Option<usize>) -> PlanResult<()> {

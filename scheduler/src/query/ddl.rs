@@ -253,6 +253,20 @@ pub fn stored_type(data_type: &DataType) -> DataType {
         DataType::FixedSizeBinary(_) => DataType::Binary,
         // The type of an untyped NULL: text can hold whatever comes later.
         DataType::Null => DataType::Utf8View,
+        other => with_small_lists(other),
+    }
+}
+
+/// The type with `List` for each `LargeList` in it: the same to SQL. Between the nodes the library announces both as
+/// `List`, and whoever receives the rows would take 64-bit offsets for 32-bit ones.
+#[must_use]
+pub fn with_small_lists(data_type: &DataType) -> DataType {
+    let inner =
+        |field: &Arc<Field>| Arc::new(field.as_ref().clone().with_data_type(with_small_lists(field.data_type())));
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) => DataType::List(inner(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(inner(item), *length),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
         other => other.clone(),
     }
 }

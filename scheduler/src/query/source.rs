@@ -26,7 +26,7 @@ use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use url::Url;
 
-use super::csv_format::WholeCsvFormat;
+use super::{csv_format::WholeCsvFormat, ddl::with_small_lists};
 
 /// A star or a question mark stands for characters of one name; only `**` goes through folders.
 const MATCHING: MatchOptions =
@@ -79,6 +79,8 @@ pub async fn table_as(
         SourceFormat::Parquet => never_null(session, &store, format.as_ref(), &filled, schema).await?,
         SourceFormat::Csv(_) | SourceFormat::Snapshot => schema,
     };
+    let fields = schema.fields().iter().map(|f| f.as_ref().clone().with_data_type(with_small_lists(f.data_type())));
+    let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()));
     let schema = declared(schema)?;
     let options = ListingOptions::new(format).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(paths).with_listing_options(options).with_schema(schema);
@@ -327,7 +329,7 @@ fn refusal(error: &str) -> Option<String> {
     Some(match (tag("Code"), tag("Message")) {
         (Some(code), Some(message)) => format!("{status} {code}: {message}"),
         (Some(code), None) => format!("{status} {code}"),
-        (None, _) => answer.lines().next().unwrap_or_default().trim_end_matches(':').to_owned(),
+        (None, _) => answer.lines().next().unwrap_or_default().trim_end_matches([' ', ':']).to_owned(),
     })
 }
 
