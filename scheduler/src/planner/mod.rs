@@ -45,6 +45,7 @@ pub mod misread;
 pub mod on_subqueries;
 pub mod parameters;
 pub mod partitioners;
+pub mod projections;
 pub mod published;
 pub mod pushdown;
 pub mod recursion;

@@ -8,7 +8,10 @@ use datafusion::{
     physical_plan::filter_pushdown::FilterPushdownPhase,
 };
 
-use super::{colocate::ColocateBuckets, pushdown::PushFilters, slots::StampSlots, spread::SpreadJoins};
+use super::{
+    colocate::ColocateBuckets, projections::PushProjections, pushdown::PushFilters, slots::StampSlots,
+    spread::SpreadJoins,
+};
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
@@ -24,6 +27,7 @@ pub fn rules(colocate: bool) -> Vec<Rule> {
             }
             "FilterPushdown" => rules.push(Arc::new(PushFilters(FilterPushdownPhase::Pre))),
             "FilterPushdown(Post)" => rules.push(Arc::new(PushFilters(FilterPushdownPhase::Post))),
+            "ProjectionPushdown" => rules.push(Arc::new(PushProjections(rule))),
             _ => rules.push(rule),
         }
     }
@@ -50,6 +54,7 @@ mod tests {
         for ours in ["ancho_push_filters", "ancho_push_dynamic_filters", "ancho_spread_joins"] {
             assert_eq!(names(true).iter().filter(|name| *name == ours).count(), 1, "{ours}");
         }
-        assert!(!names(true).iter().any(|name| name.starts_with("FilterPushdown")));
+        assert!(names(true).iter().any(|name| name == "ancho_push_projections"));
+        assert!(!names(true).iter().any(|name| name.starts_with("FilterPushdown") || name == "ProjectionPushdown"));
     }
 }

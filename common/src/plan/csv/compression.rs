@@ -1,10 +1,15 @@
 //! Files whose name says that they are compressed.
+use std::io::ErrorKind;
+
 use bytes::Bytes;
 use datafusion::{
-    common::parsers::CompressionTypeVariant, datasource::file_format::file_compression_type::FileCompressionType,
-    error::Result,
+    common::parsers::CompressionTypeVariant,
+    datasource::file_format::file_compression_type::FileCompressionType,
+    error::{DataFusionError, Result},
 };
-use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+
+use crate::error::Error;
 
 /// Ending of the names of files that are compressed as gzip.
 pub const GZIP: &str = ".gz";
@@ -21,7 +26,20 @@ pub fn content<'a>(name: &str, bytes: BoxStream<'a, Result<Bytes>>) -> Result<Bo
         true => CompressionTypeVariant::GZIP,
         false => CompressionTypeVariant::UNCOMPRESSED,
     };
-    FileCompressionType::from(variant).convert_stream(bytes)
+    let content = FileCompressionType::from(variant).convert_stream(bytes)?;
+    Ok(content.map_err(spoiled).boxed())
+}
+
+/// What a decoder raises is the file's fault, unlike what the store raises.
+fn spoiled(error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::IoError(e)
+            if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+        {
+            Error::invalid(format!("it cannot be unpacked as gzip: {e}")).into()
+        }
+        other => other,
+    }
 }
 
 /// Whether a file of this name is compressed.
