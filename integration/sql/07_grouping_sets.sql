@@ -244,3 +244,22 @@ NULL	3	2
 NULL	8	1
 p	3	2
 q	2	4
+
+-- @query S28_rollup_of_positions expect_only
+SELECT a, count(*), sum(x) FROM g_t GROUP BY ROLLUP (1)
+-- @expect
+p	3	60
+NULL	3	95
+q	2	60
+NULL	8	215
+
+-- @query S28_sets_of_positions expect_only
+SELECT a, b AS y, count(*) FROM g_t WHERE id < 3 GROUP BY GROUPING SETS ((1), (1, 2), ())
+-- @expect
+p	NULL	2
+p	1	1
+p	2	1
+NULL	NULL	2
+
+-- @query S28_position_too_large error expect_only
+SELECT a, count(*) FROM g_t GROUP BY CUBE (3)

@@ -7,6 +7,7 @@
 //! * [`names`] – result columns of one name; `merged`: columns that joins merge
 //! * [`rows`] – rows as values, taken apart; [`casts`]: casts that show in names;
 //!   [`forms`]: what means the same; `calls`: likewise, of calls and operators
+//! * `positions` – numbers of columns in grouping sets
 //! * `precedence` – operands that the parser takes too far
 //! * [`recent`] – plans of announced queries, kept until they are run
 //! * [`retry`] – tries again while a partition has no serving owner, as long as no row was sent
@@ -52,6 +53,7 @@ mod merged;
 pub mod mirror;
 pub mod names;
 pub(crate) mod optimize;
+mod positions;
 mod precedence;
 pub mod recent;
 pub mod retry;

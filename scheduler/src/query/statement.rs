@@ -16,7 +16,7 @@ use super::{
     copy::{self, Copy},
     forms,
     names::mark_duplicates,
-    precedence, rows,
+    positions, precedence, rows,
     snapshot_sql::SnapshotStatement,
 };
 use crate::frontend::service::StatementKind;
@@ -105,6 +105,7 @@ impl Statement {
             DfStatement::Reset(_) => Err(not_offered("RESET", SETTINGS)),
             DfStatement::Statement(mut sql) => {
                 precedence::restore(sql.as_mut());
+                positions::resolve(sql.as_mut())?;
                 Self::classify_sql(*sql, None)
             }
         }
@@ -336,6 +337,7 @@ pub fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
         DfStatement::Statement(statement) => match *statement {
             Sql::Query(mut query) => {
                 precedence::restore(&mut query);
+                positions::resolve(&mut query)?;
                 Ok(query)
             }
             other => Err(wrong(other.to_string())),
