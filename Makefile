@@ -34,7 +34,7 @@ setup:
 # `--workspace` here and below: the same features for everything, so that nothing is compiled twice.
 build: setup
 	@if [ ! -x "$(ANCHO)" ]; then \
-	  echo "Building Ancho for the first time: 12 to 18 minutes on 2 cores (the query engine is large)."; \
+	  echo "Building Ancho for the first time: about 17 minutes on 2 cores (the query engine is large)."; \
 	  echo "Later builds take seconds. The result stays in $(CARGO_TARGET_DIR)."; \
 	fi
 	cargo build --locked --workspace --bin ancho --profile $(PROFILE)
