@@ -59,7 +59,6 @@ fn column(expr: &Expr, projection: &[SelectItem]) -> Result<Option<Expr>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::query::statement::parse_query;
 
     #[test]
