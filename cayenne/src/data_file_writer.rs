@@ -29,7 +29,7 @@ use crate::metastore::FileRecord;
 use crate::options::WriteOptions;
 use crate::partition::Inner;
 use crate::schema::TableSchema;
-use crate::session::{read_session, write_session, write_strategy};
+use crate::session::{BeginColumn, read_session, write_session, write_strategy};
 use crate::sink::{FileDigest, HashingSink, hash_file};
 use crate::stats::SummaryBuilder;
 
@@ -91,11 +91,15 @@ impl DataFileWriter {
         let batches = stream::unfold(receiver, |mut receiver: mpsc::Receiver<VortexResult<ArrayRef>>| async move {
             receiver.recv().await.map(|batch| (batch, receiver))
         });
+        let begin = inner.options.failpoints.is_some().then(|| {
+            let hook = Arc::clone(inner);
+            Box::new(move || hook.step(Step::EncodeColumn).map_err(std::io::Error::other)) as BeginColumn
+        });
         let hook = Arc::clone(inner);
         let encoder = tokio::spawn(async move {
             let summary = write_session()
                 .write_options()
-                .with_strategy(write_strategy(options.compression))
+                .with_strategy(write_strategy(options.compression, begin))
                 .write(&mut sink, ArrayStreamAdapter::new(dtype, batches))
                 .await?;
             let synced = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,8 @@
 //! The one error type of the engine. Every variant names what it is about: the table and
 //! partition, and where there is one the file or the column.
 
+mod kinds;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +32,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// What went wrong in a partition.
+/// What went wrong in a partition. `file` is a path inside the partition directory, `column` has the path of a nested field, sizes
+/// are bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The version existed and has been dropped by [`Partition::collect_garbage`](crate::Partition::collect_garbage).
@@ -39,13 +42,11 @@ pub enum Error {
          read the current version instead"
     )]
     VersionExpired {
-        /// The partition.
         place: Arc<Place>,
         /// The version that was asked for.
         version: u64,
         /// The oldest version that can still be read.
         oldest: u64,
-        /// The newest version.
         current: u64,
     },
     /// The version has not been published here.
@@ -53,30 +54,21 @@ pub enum Error {
         "{place}: version {version} is not here yet, the newest one is {current}; retry once it has been published"
     )]
     VersionNotYetHere {
-        /// The partition.
         place: Arc<Place>,
         /// The version that was asked for.
         version: u64,
-        /// The newest version.
         current: u64,
     },
     /// A file that the metastore names does not exist.
     #[error("{place}: data file '{file}' is missing; restore the partition from a snapshot or a replica")]
-    FileMissing {
-        /// The partition.
-        place: Arc<Place>,
-        /// Path of the file inside the partition directory.
-        file: String,
-    },
+    FileMissing { place: Arc<Place>, file: String },
     /// A file that the metastore names has another length on disk.
     #[error(
         "{place}: data file '{file}' has {found} bytes instead of {expected}; \
          restore the partition from a snapshot or a replica"
     )]
     FileLength {
-        /// The partition.
         place: Arc<Place>,
-        /// Path of the file inside the partition directory.
         file: String,
         /// Length in bytes the metastore recorded.
         expected: u64,
@@ -85,39 +77,22 @@ pub enum Error {
     },
     /// A file does not hold what was written to it.
     #[error("{place}: data file '{file}' is damaged: {detail}; restore the partition from a snapshot or a replica")]
-    FileDamaged {
-        /// The partition.
-        place: Arc<Place>,
-        /// Path of the file inside the partition directory.
-        file: String,
-        /// What differs.
-        detail: String,
-    },
+    FileDamaged { place: Arc<Place>, file: String, detail: String },
     /// [`Partition::create`](crate::Partition::create) on a directory that holds a partition.
     #[error("'{}' already holds a partition; open it or choose another directory", path.display())]
-    AlreadyExists {
-        /// The directory.
-        path: PathBuf,
-    },
+    AlreadyExists { path: PathBuf },
     /// [`Partition::open`](crate::Partition::open) on a directory without a partition.
     #[error("'{}' holds no partition (there is no partition.db); create one or check the path", path.display())]
-    NotAPartition {
-        /// The directory.
-        path: PathBuf,
-    },
+    NotAPartition { path: PathBuf },
     /// Another handle, in this process or in another one, has the partition open for writing.
     #[error("'{}' is in use by another process or handle; close that one first", path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// The metastore was written by another version of the engine.
     #[error(
         "'{}' has metastore format {found}, this build reads format {supported}; use a matching build",
         path.display()
     )]
     Format {
-        /// The directory.
         path: PathBuf,
         /// Format in the directory.
         found: i64,
@@ -126,18 +101,12 @@ pub enum Error {
     },
     /// The metastore holds something this engine never writes.
     #[error("{place}: the metastore is damaged: {detail}; restore the partition from a snapshot or a replica")]
-    MetastoreDamaged {
-        /// The partition.
-        place: Arc<Place>,
-        /// What is wrong.
-        detail: String,
-    },
+    MetastoreDamaged { place: Arc<Place>, detail: String },
     /// A column's type cannot be stored without loss.
     #[error(
         "column '{column}' has type {data_type}, which cannot be stored without loss: {reason}; declare another type"
     )]
     UnsupportedType {
-        /// Name of the column, with the path of nested fields.
         column: String,
         /// Its Arrow type.
         data_type: DataType,
@@ -146,38 +115,24 @@ pub enum Error {
     },
     /// The schema as a whole is not usable.
     #[error("the schema cannot be used: {detail}")]
-    BadSchema {
-        /// What is wrong.
-        detail: String,
-    },
+    BadSchema { detail: String },
     /// The primary key or the time column cannot be as declared.
     #[error("column '{column}' cannot be used as declared: {detail}")]
-    BadKey {
-        /// Name of the column.
-        column: String,
-        /// What is wrong.
-        detail: String,
-    },
+    BadKey { column: String, detail: String },
     /// A NULL in a column of the primary key.
     #[error("{place}: column '{column}' is in the primary key and the batch holds {nulls} NULL values")]
     NullInKey {
-        /// The partition.
         place: Arc<Place>,
-        /// Name of the column.
         column: String,
         /// How many NULLs the batch holds.
         nulls: usize,
     },
     /// Something that goes by key was asked of a table that does not keep one row per key.
     #[error("{place}: the table has no primary key that is enforced; go by row instead")]
-    NoKey {
-        /// The partition.
-        place: Arc<Place>,
-    },
+    NoKey { place: Arc<Place> },
     /// Keys were stored in another form than this build has for the table.
     #[error("{place}: keys are stored in encoding {found} and this build has {expected}; use a matching build")]
     KeyEncoding {
-        /// The partition.
         place: Arc<Place>,
         /// The encoding of the stored keys.
         found: u8,
@@ -187,9 +142,7 @@ pub enum Error {
     /// A row with a key that must not be there already.
     #[error("{place}: the key {key} is there already{}; nothing of this write has become visible", if *within { " in the same write" } else { "" })]
     DuplicateKey {
-        /// The partition.
         place: Arc<Place>,
-        /// The key.
         key: String,
         /// Whether the other row is of the same write, not a stored one.
         within: bool,
@@ -212,20 +165,11 @@ pub enum Error {
     },
     /// A batch does not have the schema of the partition.
     #[error("{place}: column '{column}' does not match the table: {detail}")]
-    SchemaMismatch {
-        /// The partition.
-        place: Arc<Place>,
-        /// Name of the column.
-        column: String,
-        /// What differs.
-        detail: String,
-    },
+    SchemaMismatch { place: Arc<Place>, column: String, detail: String },
     /// A NULL in a column that is declared NOT NULL.
     #[error("{place}: column '{column}' is declared NOT NULL and the batch holds {nulls} NULL values")]
     NullInColumn {
-        /// The partition.
         place: Arc<Place>,
-        /// Name of the column.
         column: String,
         /// How many NULLs the batch holds.
         nulls: usize,
@@ -233,27 +177,18 @@ pub enum Error {
     /// A value that the file format cannot hold.
     #[error("{place}: column '{column}' cannot be stored: {detail}")]
     ValueOutOfRange {
-        /// The partition.
         place: Arc<Place>,
-        /// Name of the column.
         column: String,
         /// The value and what is allowed.
         detail: String,
     },
     /// An earlier batch was not taken in completely, because it failed or because its caller stopped waiting.
     #[error("{place}: write {write_id} has lost rows of an earlier batch; drop the writer and start the write again")]
-    WriterBroken {
-        /// The partition.
-        place: Arc<Place>,
-        /// The write.
-        write_id: Uuid,
-    },
+    WriterBroken { place: Arc<Place>, write_id: Uuid },
     /// The write id has been finished before: the rows are durable. Not a failure of the caller who repeats a request.
     #[error("{place}: write {write_id} is already sealed{}", published.map(|v| format!(" and published as version {v}")).unwrap_or_default())]
     WriteSealed {
-        /// The partition.
         place: Arc<Place>,
-        /// The write.
         write_id: Uuid,
         /// The version that made it visible, if it is.
         published: Option<u64>,
@@ -262,21 +197,14 @@ pub enum Error {
     },
     /// Two writers with one write id.
     #[error("{place}: write {write_id} is in progress; wait for it or use another write id")]
-    WriteInProgress {
-        /// The partition.
-        place: Arc<Place>,
-        /// The write.
-        write_id: Uuid,
-    },
+    WriteInProgress { place: Arc<Place>, write_id: Uuid },
     /// Another write changed the rows that this one is about, after the version that it read.
     #[error(
         "{place}: write {write_id}, which read version {base}, conflicts with a later one: {detail}; \
          none of it is visible, run the statement again"
     )]
     WriteConflict {
-        /// The partition.
         place: Arc<Place>,
-        /// The write.
         write_id: Uuid,
         /// The version that it read.
         base: u64,
@@ -286,7 +214,6 @@ pub enum Error {
     /// Files changed while their rows were being rewritten.
     #[error("{place}: files were not replaced, because {detail}; nothing has changed, start again")]
     FilesChanged {
-        /// The partition.
         place: Arc<Place>,
         /// Which file, and what happened to it.
         detail: String,
@@ -296,7 +223,6 @@ pub enum Error {
         "{place}: files that show {expected} rows cannot be replaced by files of {found} rows; nothing has changed"
     )]
     ReplacementRows {
-        /// The partition.
         place: Arc<Place>,
         /// Rows that the replaced files show.
         expected: u64,
@@ -305,18 +231,12 @@ pub enum Error {
     },
     /// A delete that does not name rows of the partition.
     #[error("{place}: rows cannot be deleted: {detail}")]
-    InvalidDelete {
-        /// The partition.
-        place: Arc<Place>,
-        /// What is wrong.
-        detail: String,
-    },
+    InvalidDelete { place: Arc<Place>, detail: String },
     /// No version from that time is readable.
     #[error(
         "{place}: there is no readable version from {asked}, the oldest one is from {oldest}; ask for a later time"
     )]
     NoVersionAt {
-        /// The partition.
         place: Arc<Place>,
         /// The time that was asked for.
         asked: String,
@@ -328,40 +248,23 @@ pub enum Error {
         "{place}: the deletion vector of data file '{file}' is damaged: {detail}; \
          restore the partition from a snapshot or a replica"
     )]
-    VectorDamaged {
-        /// The partition.
-        place: Arc<Place>,
-        /// Path of the file inside the partition directory.
-        file: String,
-        /// What is wrong.
-        detail: String,
-    },
+    VectorDamaged { place: Arc<Place>, file: String, detail: String },
     /// The write id was never sealed here, or has been discarded.
     #[error("{place}: write {write_id} is not staged here; stage it again")]
-    UnknownWrite {
-        /// The partition.
-        place: Arc<Place>,
-        /// The write.
-        write_id: Uuid,
-    },
+    UnknownWrite { place: Arc<Place>, write_id: Uuid },
     /// Versions are published one after the other; this one is not the next.
     #[error("{place}: write {write_id} cannot become version {asked}, because the current version is {current}")]
     VersionConflict {
-        /// The partition.
         place: Arc<Place>,
-        /// The write.
         write_id: Uuid,
         /// The version that was asked for.
         asked: u64,
-        /// The newest version.
         current: u64,
     },
     /// The write is visible already, under another version.
     #[error("{place}: write {write_id} is already version {published} and cannot become version {asked}")]
     PublishedElsewhere {
-        /// The partition.
         place: Arc<Place>,
-        /// The write.
         write_id: Uuid,
         /// The version that was asked for.
         asked: u64,
@@ -370,22 +273,13 @@ pub enum Error {
     },
     /// A change was asked of a handle from [`Partition::open_read_only`](crate::Partition::open_read_only).
     #[error("{place}: opened for reading only; open it for writing to change it")]
-    ReadOnly {
-        /// The partition.
-        place: Arc<Place>,
-    },
+    ReadOnly { place: Arc<Place> },
     /// The partition was [closed](crate::Partition::close).
     #[error("{place}: closed; open it again")]
-    Closed {
-        /// The partition.
-        place: Arc<Place>,
-    },
+    Closed { place: Arc<Place> },
     /// The columns have changed since whoever asks learnt of them.
     #[error("{place}: its columns have changed; look at them again and retry")]
-    SchemaChanged {
-        /// The partition.
-        place: Arc<Place>,
-    },
+    SchemaChanged { place: Arc<Place> },
     /// Scans over several partitions need one schema.
     #[error("{place}: its schema differs from that of the other partitions in the scan")]
     MixedSchemas {
@@ -408,30 +302,19 @@ pub enum Error {
     ManifestDamaged {
         /// Of which partition.
         what: String,
-        /// What is wrong.
         detail: String,
     },
     /// A data file of a copy could not be fetched.
     #[error("{place}: data file '{file}' cannot be copied: {source}")]
     CopyFailed {
-        /// The partition.
         place: Arc<Place>,
-        /// Path of the file inside the partition directory.
         file: String,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// A data file was fetched and is not what the manifest says.
     #[error("{place}: the copy of data file '{file}' is damaged: {detail}; use another snapshot or replica")]
-    CopyDamaged {
-        /// The partition.
-        place: Arc<Place>,
-        /// Path of the file inside the partition directory.
-        file: String,
-        /// What differs.
-        detail: String,
-    },
+    CopyDamaged { place: Arc<Place>, file: String, detail: String },
     /// A copy does not fit on the disk.
     #[error(
         "{place}: the copy needs {needed} more bytes and writes leave {limit} bytes free, and {free} bytes are free on the disk of '{}'; \
@@ -439,25 +322,23 @@ pub enum Error {
         path.display()
     )]
     NoRoomForCopy {
-        /// The partition.
         place: Arc<Place>,
-        /// Its directory.
         path: PathBuf,
         /// Bytes that are still to come.
         needed: u64,
-        /// Free bytes.
         free: u64,
         /// Bytes that must stay free.
         limit: u64,
     },
+    /// [`remove_partition`](crate::remove_partition) on a directory that holds what is not the partition's own.
+    #[error("'{}' is not removed, because '{}' {detail}; move that elsewhere first", path.display(), entry.display())]
+    NotRemoved { path: PathBuf, entry: PathBuf, detail: &'static str },
     /// The operating system refused.
     #[error("cannot {action} '{}': {source}", path.display())]
     Io {
-        /// What was being done.
         action: &'static str,
         /// To which file or directory.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -468,11 +349,8 @@ pub enum Error {
         path.display()
     )]
     DiskAlmostFull {
-        /// The partition.
         place: Arc<Place>,
-        /// Its directory.
         path: PathBuf,
-        /// Free bytes.
         free: u64,
         /// All bytes of the disk.
         total: u64,
@@ -482,7 +360,6 @@ pub enum Error {
     /// The memory pool has no room for another file.
     #[error("{place}: writing a file needs {bytes} bytes of memory: {source}; retry when other work is done")]
     OutOfMemory {
-        /// The partition.
         place: Arc<Place>,
         /// How many bytes were asked for.
         bytes: usize,
@@ -493,31 +370,23 @@ pub enum Error {
     /// SQLite refused.
     #[error("cannot {action} in the metastore of '{}': {source}", path.display())]
     Metastore {
-        /// What was being done.
         action: &'static str,
-        /// The partition directory.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: rusqlite::Error,
     },
     /// The Vortex library refused.
     #[error("{place}: cannot {action} '{file}': {}", brief(source))]
     Vortex {
-        /// The partition.
         place: Arc<Place>,
-        /// What was being done.
         action: &'static str,
-        /// Path of the file inside the partition directory.
         file: String,
-        /// The cause.
         #[source]
         source: Box<vortex::error::VortexError>,
     },
     /// An encoder or a background task died.
     #[error("{place}: {task} stopped: {detail}; nothing of this write has become visible")]
     TaskDied {
-        /// The partition.
         place: Arc<Place>,
         /// What it was doing.
         task: &'static str,
@@ -527,9 +396,7 @@ pub enum Error {
     /// Arrow refused.
     #[error("{action}: {source}")]
     Arrow {
-        /// What was being done.
         action: &'static str,
-        /// The cause.
         #[source]
         source: arrow::error::ArrowError,
     },
@@ -539,95 +406,6 @@ pub enum Error {
     /// A failpoint of a test stopped the engine at this step, as a crash would.
     #[error("failpoint at step {0:?}")]
     Failpoint(Step),
-}
-
-impl From<Error> for DataFusionError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::DataFusion(inner) => inner,
-            other => DataFusionError::External(Box::new(other)),
-        }
-    }
-}
-
-impl Error {
-    /// Whether the same request can succeed later without anybody repairing something.
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Error::VersionExpired { .. }
-                | Error::VersionNotYetHere { .. }
-                | Error::VersionConflict { .. }
-                | Error::WriteConflict { .. }
-                | Error::FilesChanged { .. }
-                | Error::WriteInProgress { .. }
-                | Error::InUse { .. }
-                | Error::SchemaChanged { .. }
-                | Error::DiskAlmostFull { .. }
-                | Error::NoRoomForCopy { .. }
-                | Error::CopyFailed { .. }
-                | Error::OutOfMemory { .. }
-        )
-    }
-
-    /// Whether the rows or the schema that were given are at fault.
-    pub fn is_invalid_input(&self) -> bool {
-        matches!(
-            self,
-            Error::UnsupportedType { .. }
-                | Error::BadSchema { .. }
-                | Error::BadOption { .. }
-                | Error::SchemaChangeRefused { .. }
-                | Error::SchemaMismatch { .. }
-                | Error::NoKey { .. }
-                | Error::BadKey { .. }
-                | Error::NullInKey { .. }
-                | Error::DuplicateKey { .. }
-                | Error::NullInColumn { .. }
-                | Error::ValueOutOfRange { .. }
-                | Error::InvalidDelete { .. }
-                | Error::MixedSchemas { .. }
-                | Error::NoPartition
-        )
-    }
-
-    /// Whether the disk is full, whichever layer noticed.
-    pub fn is_disk_full(&self) -> bool {
-        if matches!(self, Error::DiskAlmostFull { .. } | Error::NoRoomForCopy { .. }) {
-            return true;
-        }
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
-        while let Some(error) = cause {
-            if error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull) {
-                return true;
-            }
-            if let Some(rusqlite::Error::SqliteFailure(failure, _)) = error.downcast_ref()
-                && failure.code == rusqlite::ErrorCode::DiskFull
-            {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
-    }
-
-    /// Whether data that was acknowledged is gone or wrong.
-    pub fn is_damage(&self) -> bool {
-        matches!(
-            self,
-            Error::FileMissing { .. }
-                | Error::FileLength { .. }
-                | Error::FileDamaged { .. }
-                | Error::VectorDamaged { .. }
-                | Error::MetastoreDamaged { .. }
-                | Error::ManifestDamaged { .. }
-                | Error::CopyDamaged { .. }
-        )
-    }
-
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Error::Io { action, path: path.into(), source }
-    }
 }
 
 /// The library's message without the backtrace that it appends when backtraces are on.

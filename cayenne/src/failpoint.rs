@@ -3,13 +3,15 @@
 
 use std::fmt::Debug;
 
-/// The durable steps of the engine, in the order in which a write meets them.
+/// The steps at which the engine may stop, in the order in which a write meets them: all durable ones, and the work of encoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// A new data file is about to be created.
     CreateFile,
     /// The new data file exists and is empty.
     FileCreated,
+    /// A column of a data file is about to be encoded, beside the others.
+    EncodeColumn,
     /// Some bytes are about to be appended to a data file.
     WriteBytes,
     /// All bytes are written; the file is about to be synced.
@@ -34,10 +36,9 @@ pub enum Step {
     Replace,
     /// It has them, and nobody has been told.
     Replaced,
-    /// A run of an index is about to get a file, while its data file is written or later. If this fails, the rows are taken
-    /// in nevertheless, and the data file has no index until it is made again.
+    /// A run of an index is about to get a file, while its data file is written or later.
     CreateRun,
-    /// The file of a run is complete; it is about to be synced. If this fails: as above.
+    /// The file of a run is complete; it is about to be synced.
     SyncRun,
     /// Runs of a data file that was without them are about to be recorded.
     RecordRuns,
@@ -69,9 +70,10 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 29] = [
+    pub const ALL: [Step; 30] = [
         Step::CreateFile,
         Step::FileCreated,
+        Step::EncodeColumn,
         Step::WriteBytes,
         Step::SyncFile,
         Step::VerifyFile,
@@ -100,6 +102,24 @@ impl Step {
         Step::Install,
         Step::Installed,
     ];
+
+    /// Whether it is met only where there are secondary indexes.
+    pub fn is_of_indexes(self) -> bool {
+        matches!(
+            self,
+            Step::CreateRun | Step::SyncRun | Step::RecordRuns | Step::RunsRecorded | Step::DropRuns | Step::RemoveRun
+        )
+    }
+
+    /// Whether it is met only while a partition is made as a copy of another one.
+    pub fn is_of_copies(self) -> bool {
+        matches!(self, Step::InstallFiles | Step::Install | Step::Installed)
+    }
+
+    /// Whether a write goes on if this fails: it has no index then, until one is made.
+    pub fn is_dispensable(self) -> bool {
+        matches!(self, Step::CreateRun | Step::SyncRun)
+    }
 }
 
 /// What happens at a step.

@@ -37,6 +37,7 @@ mod options;
 mod partition;
 mod pin;
 mod publish;
+mod removal;
 mod replace;
 mod row_id;
 mod scan;
@@ -75,6 +76,7 @@ pub use options::{Clock, Compression, PartitionIdentity, PartitionOptions, Reten
 pub use partition::Partition;
 pub use pin::{FileInfo, PinnedVersion};
 pub use publish::{Published, StagedInfo};
+pub use removal::remove_partition;
 pub use replace::{Replaced, Replacement};
 pub use row_id::{FILE_COLUMN, ROW_COLUMN};
 pub use scan::{ScanRequest, scan};

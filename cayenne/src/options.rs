@@ -151,6 +151,9 @@ pub struct PartitionOptions {
     /// Memory in bytes for finding stored keys of a table with a primary key, and as much for the keys of each write that is
     /// under way. With less, more is read from files.
     pub key_memory_bytes: usize,
+    /// Where that memory is accounted, `None` for nowhere. If it has no room, less is taken as if `key_memory_bytes` were less; what few
+    /// rows need is taken in any case.
+    pub key_pool: Option<Arc<dyn MemoryPool>>,
     /// When [`Partition::compact`](crate::Partition::compact) rewrites files.
     pub compaction: CompactionOptions,
     /// The order of rows inside rewritten files. Files that exist keep theirs until they are rewritten.
@@ -174,6 +177,7 @@ impl Default for PartitionOptions {
             clock: Clock::default(),
             cache: ReadCache::shared(),
             key_memory_bytes: 256 << 20,
+            key_pool: None,
             compaction: CompactionOptions::default(),
             row_order: RowOrder::default(),
             indexes: Vec::new(),

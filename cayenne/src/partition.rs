@@ -153,7 +153,8 @@ impl Partition {
         let mut loaded = metastore.load()?;
         let runs = std::mem::take(&mut loaded.runs);
         let state = State::new(&dir, &place, loaded)?;
-        let keyed = match Keyed::new(&settings, &state.current().schema, options.key_memory_bytes)? {
+        let (schema, pool) = (&state.current().schema, options.key_pool.clone());
+        let keyed = match Keyed::new(&settings, schema, options.key_memory_bytes, pool)? {
             Some(keyed) => {
                 let expected = keyed.encoder.encoding().id();
                 if encoding != Some(expected) {
@@ -354,15 +355,8 @@ impl Inner {
     }
 
     pub(crate) fn died(&self, task: &'static str, error: tokio::task::JoinError) -> Error {
-        let detail = match error.try_into_panic() {
-            Ok(panic) => panic
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "it panicked".to_owned()),
-            Err(_) => "it was cancelled".to_owned(),
-        };
-        Error::TaskDied { place: Arc::clone(&self.place), task, detail }
+        // It says what the panic said, or that the task was cancelled.
+        Error::TaskDied { place: Arc::clone(&self.place), task, detail: error.to_string() }
     }
 
     /// The error of a write that a later one got in the way of.

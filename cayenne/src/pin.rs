@@ -107,3 +107,92 @@ impl fmt::Debug for PinnedVersion {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use tempfile::TempDir;
+    use uuid::Uuid;
+
+    use super::PinnedVersion;
+    use crate::{Partition, PartitionIdentity, PartitionOptions, WriteMode, WriteOptions};
+
+    fn created(home: &TempDir) -> Partition {
+        let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false)]));
+        let identity = PartitionIdentity { table: "t".to_owned(), partition: "0".to_owned(), partition_id: 1 };
+        Partition::create(&home.path().join("p"), identity, schema, PartitionOptions::default()).unwrap()
+    }
+
+    /// Adds ten rows, and deletes one of the first file if asked for.
+    async fn write(partition: &Partition, mode: WriteMode, delete: bool) {
+        let (write_id, pin) = (Uuid::new_v4(), partition.pin(None).unwrap());
+        let options = WriteOptions { base_version: Some(pin.version()), ..WriteOptions::default() };
+        let mut writer = partition.begin_write_with(write_id, mode, options).await.unwrap();
+        if delete {
+            writer.delete_rows(pin.data_files()[0].id, [3]).unwrap();
+        }
+        let rows = Arc::new(Int64Array::from_iter_values(0..10));
+        writer.write(RecordBatch::try_new(partition.schema(), vec![rows]).unwrap()).await.unwrap();
+        writer.finish().await.unwrap();
+        partition.publish(write_id, pin.version() + 1).await.unwrap();
+    }
+
+    fn share(a: &PinnedVersion, b: &PinnedVersion) -> bool {
+        Arc::ptr_eq(&a.view().files, &b.view().files) && Arc::ptr_eq(&a.view().summary, &b.view().summary)
+    }
+
+    /// What scans read is made once for each state of the files and shared, and nobody is given that of before a change.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn scans_share_what_they_read_until_it_changes() {
+        let home = TempDir::new().unwrap();
+        let partition = created(&home);
+        let mut before = partition.pin(None).unwrap();
+        for (mode, delete, rows) in [
+            (WriteMode::Append, false, 10),
+            (WriteMode::Append, true, 19),
+            (WriteMode::Overwrite, false, 10),
+            (WriteMode::Append, false, 20),
+        ] {
+            write(&partition, mode, delete).await;
+            let (first, second) = (partition.pin(None).unwrap(), partition.pin(None).unwrap());
+            assert!(share(&first, &second) && !share(&first, &before));
+            assert_eq!(first.summary().rows, rows);
+            before = first;
+        }
+        // The same rows in other files.
+        let resources = crate::CompactionResources::new(32 << 20, None).unwrap();
+        assert_eq!(partition.compact_all(&resources).await.unwrap().passes, 1);
+        let after = partition.pin(None).unwrap();
+        assert!(!share(&after, &before) && share(&after, &partition.pin(None).unwrap()));
+        assert_eq!((after.version(), after.data_files().len()), (before.version(), 1));
+    }
+
+    /// Whoever pins beside a writer has one version as a whole, and never one older than what was published before.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_pin_beside_a_writer_is_of_one_version() {
+        let home = TempDir::new().unwrap();
+        let partition = created(&home);
+        let reader = partition.clone();
+        let reading = std::thread::spawn(move || {
+            let (mut last, mut seen) = (0, 0);
+            while last < 12 {
+                let oldest = reader.version();
+                let pin = reader.pin(None).unwrap();
+                assert!(pin.version() >= oldest.max(last), "version {} after {oldest} and {last}", pin.version());
+                assert_eq!(pin.summary().rows, 10 * pin.version());
+                assert_eq!(pin.data_files().len() as u64, pin.version());
+                last = pin.version();
+                seen += 1;
+            }
+            seen
+        });
+        for version in 1..=12 {
+            write(&partition, WriteMode::Append, false).await;
+            assert_eq!(partition.pin(None).unwrap().version(), version);
+        }
+        assert!(reading.join().unwrap() > 0);
+    }
+}

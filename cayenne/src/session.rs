@@ -1,9 +1,11 @@
 //! The Vortex sessions of this process: registries of encodings plus the place where work runs.
 
+use std::io;
 use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
 use vortex::VortexSessionDefault;
+use vortex::array::{ArrayRef, ExecutionCtx};
 use vortex::compressor::BtrBlocksCompressorBuilder;
 use vortex::file::WriteStrategyBuilder;
 use vortex::io::runtime::{AbortHandleRef, Executor, Handle};
@@ -32,17 +34,26 @@ pub(crate) fn write_session() -> &'static VortexSession {
     &WRITE
 }
 
+/// Called when a column is begun, by whoever encodes it.
+pub(crate) type BeginColumn = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+
 /// What turns rows into a file.
-pub(crate) fn write_strategy(compression: Compression) -> Arc<dyn LayoutStrategy> {
+pub(crate) fn write_strategy(compression: Compression, begin: Option<BeginColumn>) -> Arc<dyn LayoutStrategy> {
     let session = write_session();
-    let builder = WriteStrategyBuilder::from_session(session);
-    match compression {
-        Compression::Btrblocks => builder.build(),
-        Compression::Zstd => {
-            let compact = BtrBlocksCompressorBuilder::from_session(session).with_compact();
-            builder.with_btrblocks_builder(compact).build()
-        }
-    }
+    let default = BtrBlocksCompressorBuilder::from_session(session);
+    let compressor = match compression {
+        Compression::Btrblocks => default,
+        Compression::Zstd => default.with_compact(),
+    };
+    let builder = WriteStrategyBuilder::from_session(session).with_btrblocks_builder(compressor.clone());
+    let Some(begin) = begin else { return builder.build() };
+    // The first block of each column goes through this, to see whether a dictionary is worth while; as it would otherwise.
+    let probe = compressor.build();
+    let hooked = move |chunk: &ArrayRef, context: &mut ExecutionCtx| {
+        begin()?;
+        probe.compress(chunk, context)
+    };
+    builder.with_probe_compressor(hooked).build()
 }
 
 /// Compressing one block takes milliseconds, too long for a worker that also answers queries and

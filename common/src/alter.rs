@@ -35,7 +35,8 @@ pub enum ColumnChange {
         /// Its new name.
         to: String,
     },
-    /// A column gets a type that holds all of its values.
+    /// A column gets a type that holds all of its values; or its structs, also those in lists, get one field more, which is NULL in
+    /// values that exist.
     Widen {
         /// The column with its new type.
         #[serde(with = "as_text")]
@@ -109,7 +110,7 @@ impl ColumnChange {
             Self::Widen { column } => {
                 let index = find(schema, column.name())?;
                 let (from, to) = (fields[index].data_type(), column.data_type());
-                if !widens(from, to) {
+                if !widens(from, to) && added_field(from, to).is_none() {
                     let why = if from == to { "it has this type already" } else { "a value could be lost or changed" };
                     return Err(Error::invalid(format!(
                         "column {} cannot become {to} from {from}: {why}",
@@ -155,6 +156,37 @@ pub fn widens(from: &DataType, to: &DataType) -> bool {
             }
             _ => false,
         },
+    }
+}
+
+/// The field that structs of type `to` have behind those that they have as type `from`, if that is all in which the two differ; with
+/// the names of fields on the way to it, where it is in a struct inside. Lists are looked through. It must allow NULL.
+#[must_use]
+pub fn added_field(from: &DataType, to: &DataType) -> Option<(Vec<String>, Field)> {
+    use DataType::{LargeList, List, Struct};
+    let same = |a: &Field, b: &Field| {
+        (a.name(), a.is_nullable()) == (b.name(), b.is_nullable()) && a.data_type().equals_datatype(b.data_type())
+    };
+    match (from, to) {
+        (List(from), List(to)) | (LargeList(from), LargeList(to)) if from.is_nullable() == to.is_nullable() => {
+            added_field(from.data_type(), to.data_type())
+        }
+        (Struct(before), Struct(after)) => {
+            let mut differing = before.iter().zip(after).filter(|(a, b)| !same(a, b));
+            match (differing.next(), after.get(before.len())) {
+                (None, Some(new)) if after.len() == before.len() + 1 && new.is_nullable() => {
+                    Some((Vec::new(), new.as_ref().clone()))
+                }
+                (Some((a, b)), None) if before.len() == after.len() && differing.next().is_none() => {
+                    let inside = (a.name(), a.is_nullable()) == (b.name(), b.is_nullable());
+                    let (mut path, new) = inside.then(|| added_field(a.data_type(), b.data_type()))??;
+                    path.insert(0, a.name().clone());
+                    Some((path, new))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
@@ -222,6 +254,41 @@ mod tests {
         }
         let last = Schema::new(vec![column("a", DataType::Int8)]);
         assert!(ColumnChange::Drop { name: "a".into() }.apply(&last).is_err());
+    }
+
+    #[test]
+    fn structs_get_one_field_more_wherever_they_are() {
+        let of = |fields: &[(&str, DataType)]| {
+            let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+            DataType::Struct(fields.iter().map(field).collect())
+        };
+        let list = |item: DataType| DataType::List(Arc::new(Field::new("item", item, true)));
+        let (one, two) = (of(&[("a", DataType::Int8)]), of(&[("a", DataType::Int8), ("b", DataType::Utf8)]));
+        let b = Field::new("b", DataType::Utf8, true);
+        assert_eq!(added_field(&one, &two), Some((vec![], b.clone())));
+        assert_eq!(added_field(&list(list(one.clone())), &list(list(two.clone()))), Some((vec![], b.clone())));
+        let deep = |inner: &DataType| of(&[("x", DataType::Int8), ("y", list(of(&[("z", inner.clone())])))]);
+        let path = vec!["y".to_owned(), "z".to_owned()];
+        assert_eq!(added_field(&deep(&one), &deep(&two)), Some((path, b)));
+        let change = ColumnChange::Widen { column: column("s", list(two.clone())) };
+        let changed = change.apply(&Schema::new(vec![column("s", list(one.clone()))])).unwrap();
+        assert_eq!(changed.field(0).data_type(), &list(two.clone()));
+
+        let not_null =
+            DataType::Struct(vec![column("a", DataType::Int8), Field::new("b", DataType::Utf8, false)].into());
+        let both = |inner: &DataType| of(&[("x", inner.clone()), ("y", inner.clone())]);
+        for (from, to) in [
+            (&one, &one),
+            (&two, &one),
+            (&one, &not_null),
+            (&one, &of(&[("b", DataType::Utf8), ("a", DataType::Int8)])),
+            (&one, &of(&[("a", DataType::Int16), ("b", DataType::Utf8)])),
+            (&one, &of(&[("a", DataType::Int8), ("b", DataType::Utf8), ("c", DataType::Utf8)])),
+            (&both(&one), &both(&two)),
+            (&one, &list(two.clone())),
+        ] {
+            assert_eq!(added_field(from, to), None, "{from} to {to}");
+        }
     }
 
     #[test]

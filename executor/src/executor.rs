@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     copy::TransferService,
-    disk::DiskSpace,
+    disk::{DiskSpace, network_file_system},
     error::{Error, Result},
     host::{Assignments, HostOptions, PartitionHost, PartitionInfo},
     identity::DataDir,
@@ -95,7 +95,7 @@ impl Executor {
             .await
             .map_err(|e| Error::Stopped(format!("opening the data directory: {e}")))??;
         let data_dir = Arc::new(data_dir);
-        warn_if_full(&data_dir);
+        warn_of_disk(&data_dir);
         let (listener, address) = server::listen(options.bind).await?;
         let url = advertised(options.advertise_url.as_deref(), address)?;
         let stop_server = CancellationToken::new();
@@ -212,7 +212,13 @@ fn advertised(given: Option<&str>, address: SocketAddr) -> Result<String> {
     }
 }
 
-fn warn_if_full(data_dir: &DataDir) {
+fn warn_of_disk(data_dir: &DataDir) {
+    if let Some(kind) = network_file_system(data_dir.path()) {
+        warn!(
+            dir = %data_dir.path().display(), kind,
+            "the data directory is on a network file system, where the locks of metastores cannot be relied on; use a local disk"
+        );
+    }
     match DiskSpace::of(data_dir.path()) {
         Ok(space) if space.is_low() => warn!(
             dir = %data_dir.path().display(),

@@ -10,7 +10,7 @@
 //! | `ancho_executor_copied_bytes_total` | counter | | bytes of partitions that came from other executors |
 //! | `ancho_scan_rows_total` | counter | | rows that came out of them |
 //! | `cayenne_data_dir_bytes` | gauge | `executor`, `kind` | bytes on disk: `data`, `metastore`, `aside` |
-//! | `cayenne_memory_account_bytes` | gauge | `kind` | memory: `write_buffer` is rows that wait for their file, `pool` what queries and writes hold, `compaction` what it holds, `footer_cache_limit` the most that footers may |
+//! | `cayenne_memory_account_bytes` | gauge | `kind` | memory: `write_buffer` is rows that wait for their file, `pool` what queries and writes hold, `compaction` what it holds, `keys` what primary keys hold, `lookup_index` what secondary indexes hold, `footer_cache_limit` the most that footers may |
 //! | `cayenne_cached_footers` | gauge | | footers of data files in the cache |
 //! | `cayenne_compaction_runs_total` | counter | | looks at a partition |
 //! | `cayenne_compaction_failures_total` | counter | | looks that ended with an error |
@@ -81,6 +81,7 @@ pub(crate) fn measure_engine(host: &PartitionHost, pool_bytes: usize) {
         ("compaction", host.compaction_bytes()),
         ("footer_cache_limit", footer_limit),
         ("lookup_index", host.index_bytes()),
+        ("keys", host.key_bytes()),
     ];
     for (kind, bytes) in accounts {
         gauge!(MEMORY_BYTES, "kind" => kind).set(number(bytes));

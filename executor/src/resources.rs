@@ -3,7 +3,7 @@
 //! | of the memory | for |
 //! |---|---|
 //! | a fraction (0.2) | compaction: sorting, and the file that it writes |
-//! | an eighth | indexes of primary keys |
+//! | an eighth | a pool of its own for primary keys: their indexes, and the keys of writes |
 //! | the rest | one pool of queries and writes; queries spill beyond their part |
 //!
 //! What finds no room fails alone, with `RESOURCE_EXHAUSTED`. Spilled rows go to the disk of the data directory.
@@ -16,7 +16,7 @@ use std::{
 use ancho_common::object_stores::ObjectStores;
 use cayenne::{CompactionResources, CompactionRunnerOptions, DiskLimit, PartitionOptions, ReadCache};
 use datafusion::execution::{
-    memory_pool::{FairSpillPool, MemoryPool},
+    memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool},
     runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
 };
 
@@ -48,6 +48,7 @@ pub(crate) struct Resources {
     pool: Arc<dyn MemoryPool>,
     compaction: usize,
     keys: usize,
+    key_pool: Arc<dyn MemoryPool>,
     threads: usize,
     footers: usize,
     /// `None` where the disk has no room for a directory: then the system's temporary one is used.
@@ -75,6 +76,7 @@ impl Resources {
             pool: Arc::new(FairSpillPool::new(memory.saturating_sub(compaction + keys))),
             compaction,
             keys,
+            key_pool: Arc::new(GreedyMemoryPool::new(keys)),
             threads: options.compaction_threads,
             footers: usize::try_from(options.footer_cache_bytes).unwrap_or(usize::MAX),
             spill: emptied(data_dir.path().join(SPILL))?,
@@ -87,6 +89,7 @@ impl Resources {
         HostOptions {
             partitions: PartitionOptions {
                 memory_pool: Some(Arc::clone(&self.pool)),
+                key_pool: Some(Arc::clone(&self.key_pool)),
                 disk: DiskLimit::keep_free(self.reserve),
                 cache: ReadCache::new(self.footers),
                 ..options.partitions
@@ -183,6 +186,11 @@ mod tests {
         let all = pool.memory_limit();
         let left = (1 << 30) - host.key_memory_bytes - host.compaction.memory_bytes;
         assert!(matches!(all, datafusion::execution::memory_pool::MemoryLimit::Finite(n) if n == left));
+        // Tables that ask for more than there is for keys do not get it.
+        let keys = host.partitions.key_pool.unwrap();
+        assert!(
+            matches!(keys.memory_limit(), datafusion::execution::memory_pool::MemoryLimit::Finite(n) if n == 128 << 20)
+        );
         // Queries draw on the same pool as writes.
         assert!(Arc::ptr_eq(&pool, &resources.of_queries().unwrap().memory_pool));
     }

@@ -14,6 +14,7 @@ use super::reader::KeyReader;
 use crate::deletion_vector::DeletionVector;
 use crate::error::Result;
 use crate::keys::encoder::Key;
+use crate::keys::memory::KeyMemory;
 use crate::keys::write_keys::{KeyRule, WriteKeys};
 use crate::partition::Partition;
 use crate::pin::PinnedVersion;
@@ -38,7 +39,7 @@ pub(crate) async fn carry(
     out: &HashSet<Uuid>,
     new: &[VisibleFile],
 ) -> Result<Option<Deletes>> {
-    let mut gone = WriteKeys::new(keyed.encoder.encoding(), KeyRule::LastArrival, false);
+    let mut gone = WriteKeys::new(keyed.encoder.encoding(), KeyRule::LastArrival, false, KeyMemory::unaccounted());
     for before in read.files().iter().filter(|entry| out.contains(&entry.file.id)) {
         let Some(after) = now.files().iter().find(|entry| entry.file.id == before.file.id) else {
             return Ok(None);

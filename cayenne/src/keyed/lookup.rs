@@ -16,6 +16,7 @@ use super::resolve::{find, visible};
 use crate::error::Result;
 use crate::keys::encoder::Key;
 use crate::keys::index::Found;
+use crate::keys::memory::KeyMemory;
 use crate::keys::write_keys::{KeyRule, StoredRow, WriteKeys};
 use crate::lookup_index::values::{as_type, asked};
 use crate::partition::Partition;
@@ -35,7 +36,8 @@ impl Partition {
         let keyed = inner.key()?;
         let columns = keyed.key_columns(&inner.place, &inner.schema(), keys)?;
         let encoded = keyed.encoder.encode(&columns)?;
-        let mut wanted = WriteKeys::new(keyed.encoder.encoding(), KeyRule::LastArrival, false);
+        let mut wanted =
+            WriteKeys::new(keyed.encoder.encoding(), KeyRule::LastArrival, false, KeyMemory::unaccounted());
         for index in 0..encoded.len() {
             wanted.delete(encoded.get(index));
         }

@@ -91,7 +91,7 @@ const MAX_SHARES: u64 = 64;
 
 /// Shares of the keys of a write that fit in memory one at a time.
 pub(crate) fn shares(keyed: &Keyed, keys: u64) -> impl Iterator<Item = KeyShare> + use<> {
-    let of = (keys.saturating_mul(BYTES_PER_KEY)).div_ceil(keyed.budget().max(1) as u64).clamp(1, MAX_SHARES);
+    let of = (keys.saturating_mul(BYTES_PER_KEY)).div_ceil(keyed.room().max(1) as u64).clamp(1, MAX_SHARES);
     (0..of).map(move |index| KeyShare { index, of })
 }
 
@@ -122,6 +122,7 @@ pub(crate) async fn collect(
                     return Ok(Err(Repeated { key: keyed.encoder.describe(key) }));
                 }
             }
+            collected.keys.note();
         }
         first += entry.file.summary.rows;
     }

@@ -28,7 +28,6 @@ pub(crate) struct KeyedRows {
     pub(crate) collected: Option<CollectedKeys>,
     pub(crate) deletes: OrderedDeletes,
     arrived: u64,
-    budget: usize,
 }
 
 /// The keys that a write leaves, and what it hides of itself.
@@ -59,7 +58,7 @@ pub(crate) struct Repeated {
 
 impl CollectedKeys {
     pub(crate) fn new(keyed: &Keyed, rule: KeyRule) -> Self {
-        let keys = WriteKeys::new(keyed.encoder.encoding(), rule, keyed.timed);
+        let keys = WriteKeys::new(keyed.encoder.encoding(), rule, keyed.timed, keyed.memory());
         Self { keys, hidden: HiddenRows::new() }
     }
 
@@ -85,9 +84,9 @@ impl CollectedKeys {
         self.hidden.entry(row.file).or_default().insert(u64::from(row.row));
     }
 
-    fn memory(&self) -> usize {
-        // Bitmaps are small beside the keys.
-        self.keys.memory()
+    /// Whether there is memory for them. Bitmaps are small beside the keys.
+    fn fit(&self) -> bool {
+        self.keys.fit()
     }
 }
 
@@ -96,7 +95,7 @@ impl KeyedRows {
         let spec = keyed.spec(schema)?;
         let deletes = OrderedDeletes { keys: KeyStore::new(keyed.encoder.encoding()), after: Vec::new() };
         let collected = Some(CollectedKeys::new(keyed, rule));
-        Ok(Self { spec, rule, collected, deletes, arrived: 0, budget: keyed.budget() })
+        Ok(Self { spec, rule, collected, deletes, arrived: 0 })
     }
 
     /// Refuses rows without a whole key.
@@ -143,7 +142,7 @@ impl KeyedRows {
 
     /// Too many keys are forgotten; the files are read again, a share of the keys at a time.
     fn keep_within_budget(&mut self) {
-        if self.collected.as_ref().is_some_and(|collected| collected.memory() > self.budget) {
+        if self.collected.as_ref().is_some_and(|collected| !collected.fit()) {
             self.collected = None;
         }
     }

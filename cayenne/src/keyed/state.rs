@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
@@ -15,6 +16,7 @@ use super::reader::{KeyReader, StoredKeys};
 use crate::error::{Error, Place, Result};
 use crate::keys::encoder::KeyEncoder;
 use crate::keys::index::KeyIndex;
+use crate::keys::memory::{KeyMemory, SMALL};
 use crate::keys::position::Position;
 use crate::keys::spec::{KeySpec, TableSettings};
 use crate::keys::times::time_at;
@@ -32,6 +34,8 @@ pub(crate) struct Keyed {
     pub(crate) encoder: KeyEncoder,
     /// Bytes for the index, and for the keys of each write.
     budget: AtomicUsize,
+    /// Where they are accounted.
+    pool: Option<Arc<dyn MemoryPool>>,
     /// Held from the moment at which stored rows are looked up until what follows from it is committed.
     commits: Arc<tokio::sync::Mutex<()>>,
     index: Mutex<Indexed>,
@@ -53,17 +57,36 @@ pub(crate) type CommitGuard = OwnedMutexGuard<()>;
 
 impl Keyed {
     /// `None` for a table that does not keep one row per key. Types of key columns never change, so any schema of the table will do.
-    pub(crate) fn new(settings: &TableSettings, schema: &TableSchema, budget: usize) -> Result<Option<Self>> {
+    pub(crate) fn new(
+        settings: &TableSettings,
+        schema: &TableSchema,
+        budget: usize,
+        pool: Option<Arc<dyn MemoryPool>>,
+    ) -> Result<Option<Self>> {
         let Some(spec) = settings.bind(&schema.stored)?.filter(|spec| spec.unique) else { return Ok(None) };
         let encoder = KeyEncoder::new(&spec, &schema.stored)?;
         let timed = spec.time.is_some();
-        let index = Mutex::new(Indexed::new(timed, &encoder, budget));
+        let index = Mutex::new(Indexed::new(timed, &encoder, budget, pool.as_ref()));
         let budget = AtomicUsize::new(budget);
-        Ok(Some(Self { settings: settings.clone(), timed, encoder, budget, commits: Arc::default(), index }))
+        Ok(Some(Self { settings: settings.clone(), timed, encoder, budget, pool, commits: Arc::default(), index }))
     }
 
     pub(crate) fn budget(&self) -> usize {
         self.budget.load(Ordering::Relaxed)
+    }
+
+    /// An account for the keys of a write.
+    pub(crate) fn memory(&self) -> KeyMemory {
+        KeyMemory::new(self.budget(), self.pool.as_ref())
+    }
+
+    /// Bytes for keys that are looked at a share at a time: the budget, or what the pool has left.
+    pub(crate) fn room(&self) -> usize {
+        let left = self.pool.as_ref().map_or(usize::MAX, |pool| match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => limit.saturating_sub(pool.reserved()),
+            _ => usize::MAX,
+        });
+        self.budget().min(left.max(SMALL))
     }
 
     /// Bytes from now on. The index is made anew with the next commit, before it is asked.
@@ -131,7 +154,7 @@ impl Keyed {
         let missing: Vec<VisibleFile> = self.with_index(|indexed| {
             let budget = self.budget();
             if indexed.budget != budget || indexed.index.is_stale(pin.files().len(), pin.summary().rows) {
-                *indexed = Indexed::new(self.timed, &self.encoder, budget);
+                *indexed = Indexed::new(self.timed, &self.encoder, budget, self.pool.as_ref());
             }
             pin.files().iter().filter(|entry| !indexed.covered.contains(&entry.file.id)).cloned().collect()
         });
@@ -186,8 +209,8 @@ impl Keyed {
 }
 
 impl Indexed {
-    fn new(timed: bool, encoder: &KeyEncoder, budget: usize) -> Self {
-        let index = KeyIndex::new(encoder.encoding(), timed, budget);
+    fn new(timed: bool, encoder: &KeyEncoder, budget: usize, pool: Option<&Arc<dyn MemoryPool>>) -> Self {
+        let index = KeyIndex::new(encoder.encoding(), timed, KeyMemory::new(budget, pool));
         Self { index, budget, covered: HashSet::new(), generation: None }
     }
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::bloom::BloomFilter;
 use super::encoder::{Key, KeyEncoding};
 use super::map::KeyMap;
+use super::memory::KeyMemory;
 use super::position::Position;
 use super::times::Times;
 use super::write_keys::StoredRow;
@@ -21,7 +22,7 @@ use super::write_keys::StoredRow;
 /// The keys of the newest version of a partition.
 #[derive(Debug)]
 pub(crate) struct KeyIndex {
-    budget: usize,
+    account: KeyMemory,
     timed: bool,
     files: Vec<IndexedFile>,
     numbers: HashMap<Uuid, u32>,
@@ -57,10 +58,10 @@ pub(crate) enum Found {
 }
 
 impl KeyIndex {
-    /// An empty index that takes about `budget` bytes at most.
-    pub(crate) fn new(encoding: KeyEncoding, timed: bool, budget: usize) -> Self {
+    /// An empty index that holds about as many bytes as it may.
+    pub(crate) fn new(encoding: KeyEncoding, timed: bool, account: KeyMemory) -> Self {
         let content = Content::Exact { map: KeyMap::new(encoding), rows: Vec::new(), times: Times::default() };
-        Self { budget, timed, files: Vec::new(), numbers: HashMap::new(), content }
+        Self { account, timed, files: Vec::new(), numbers: HashMap::new(), content }
     }
 
     /// The number of a file in positions. A file must be here before its keys.
@@ -73,7 +74,7 @@ impl KeyIndex {
         self.numbers.insert(id, number);
         if let Content::Filtered(filters) = &mut self.content {
             filters.push(BloomFilter::with_capacity(rows));
-            self.shrink();
+            self.fit();
         }
         number
     }
@@ -97,7 +98,7 @@ impl KeyIndex {
                     if self.timed {
                         times.push(time);
                     }
-                    if self.memory() > self.budget {
+                    if !self.account.hold(self.memory()) {
                         self.become_filtered();
                     }
                 } else {
@@ -168,12 +169,19 @@ impl KeyIndex {
             }
         }
         self.content = Content::Filtered(filters);
-        self.shrink();
+        self.fit();
+    }
+
+    /// Makes filters fit into what may be held, and accounts for them.
+    fn fit(&mut self) {
+        if !self.account.hold(self.memory()) {
+            self.shrink(self.account.limit());
+        }
+        self.account.note(self.memory());
     }
 
     /// Folds the largest filters until all fit.
-    fn shrink(&mut self) {
-        let budget = self.budget;
+    fn shrink(&mut self, budget: usize) {
         let Content::Filtered(filters) = &mut self.content else { return };
         let mut memory: usize = filters.iter().map(BloomFilter::memory).sum();
         while memory > budget {
@@ -211,7 +219,7 @@ mod tests {
             files in prop::collection::vec(prop::collection::vec(0i64..3000, 1..1500), 1..6),
             budget in prop::sample::select(vec![0usize, 200, 4_000, 40_000, 1 << 30]),
         ) {
-            let mut index = KeyIndex::new(KeyEncoding::Int64, true, budget);
+            let mut index = KeyIndex::new(KeyEncoding::Int64, true, KeyMemory::new(budget, None));
             let mut model: HashMap<i64, StoredRow> = HashMap::new();
             for keys in &files {
                 let id = Uuid::new_v4();
@@ -243,7 +251,7 @@ mod tests {
 
     #[test]
     fn filters_keep_most_foreign_keys_away() {
-        let mut index = KeyIndex::new(KeyEncoding::Int64, false, 300_000);
+        let mut index = KeyIndex::new(KeyEncoding::Int64, false, KeyMemory::new(300_000, None));
         let file = index.add_file(Uuid::new_v4(), 100_000);
         for value in 0..100_000 {
             index.insert(Key::Int64(value), Position { file, row: value as u32 }, None);
@@ -255,7 +263,7 @@ mod tests {
 
     #[test]
     fn an_index_of_rows_that_are_gone_is_stale() {
-        let mut index = KeyIndex::new(KeyEncoding::Int64, false, 1 << 30);
+        let mut index = KeyIndex::new(KeyEncoding::Int64, false, KeyMemory::new(1 << 30, None));
         let file = index.add_file(Uuid::new_v4(), 10_000);
         for value in 0..10_000 {
             index.insert(Key::Int64(value), Position { file, row: value as u32 }, None);

@@ -14,7 +14,7 @@
 //! * [`encoder`]: rows to keys that compare and hash as the values do;
 //! * [`store`], [`map`], [`position`] and [`times`]: keys with what is known of each, in few bytes;
 //! * [`write_keys`]: repeats inside one write, over any number of batches;
-//! * [`bloom`] and [`index`]: the stored keys within a budget of memory;
+//! * [`bloom`] and [`index`]: the stored keys within a budget of memory, which [`memory`] keeps account of;
 //! * [`key_set`]: keys as bytes, for the metastore.
 //!
 //! Nothing here does I/O; what must be read from files is asked of the caller.
@@ -24,6 +24,7 @@ pub(crate) mod encoder;
 pub(crate) mod index;
 pub(crate) mod key_set;
 pub(crate) mod map;
+pub(crate) mod memory;
 pub(crate) mod position;
 pub(crate) mod spec;
 pub(crate) mod store;

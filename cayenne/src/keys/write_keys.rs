@@ -2,6 +2,7 @@
 
 use super::encoder::{Key, KeyEncoding};
 use super::map::KeyMap;
+use super::memory::KeyMemory;
 use super::position::Position;
 use super::store::KeyStore;
 use super::times::Times;
@@ -71,8 +72,9 @@ pub(crate) enum Outcome {
 }
 
 /// Each key of a write once.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct WriteKeys {
+    account: KeyMemory,
     rule: KeyRule,
     map: KeyMap,
     /// Where the row is that stands for the key; nowhere if the write deleted it last.
@@ -85,9 +87,9 @@ pub(crate) struct WriteKeys {
 }
 
 impl WriteKeys {
-    pub(crate) fn new(encoding: KeyEncoding, rule: KeyRule, timed: bool) -> Self {
+    pub(crate) fn new(encoding: KeyEncoding, rule: KeyRule, timed: bool, account: KeyMemory) -> Self {
         let times = timed.then(Times::default);
-        Self { rule, map: KeyMap::new(encoding), rows: Vec::new(), times, deletes: Vec::new() }
+        Self { account, rule, map: KeyMap::new(encoding), rows: Vec::new(), times, deletes: Vec::new() }
     }
 
     /// Takes in a row; rows come in the order of their arrival.
@@ -173,6 +175,16 @@ impl WriteKeys {
         self.times.as_ref().and_then(|times| times.get(number))
     }
 
+    /// Whether there is memory for them; if so, it is accounted.
+    pub(crate) fn fit(&self) -> bool {
+        self.account.hold(self.memory())
+    }
+
+    /// Accounts for them, whether or not there is room.
+    pub(crate) fn note(&self) {
+        self.account.note(self.memory());
+    }
+
     /// Bytes in memory.
     pub(crate) fn memory(&self) -> usize {
         self.map.memory()
@@ -252,7 +264,7 @@ mod tests {
             let rule = if by_time { KeyRule::NewestTime } else { KeyRule::LastArrival };
             let stored: BTreeMap<i64, (u32, Option<i64>)> =
                 stored.into_iter().map(|(key, time)| (key, (key as u32, time))).collect();
-            let mut keys = WriteKeys::new(KeyEncoding::Int64, rule, true);
+            let mut keys = WriteKeys::new(KeyEncoding::Int64, rule, true, KeyMemory::unaccounted());
             let mut hidden = Vec::new();
             for (number, event) in events.iter().enumerate() {
                 let at = Position { file: 0, row: 100 + number as u32 };
@@ -301,7 +313,7 @@ mod tests {
     fn unique_refuses_repeats_and_stored_keys_but_not_what_the_write_deletes() {
         let at = |row| Position { file: 0, row };
         let stored = Some(StoredRow { position: Position { file: 7, row: 7 }, time: None });
-        let mut keys = WriteKeys::new(KeyEncoding::Int64, KeyRule::Unique, false);
+        let mut keys = WriteKeys::new(KeyEncoding::Int64, KeyRule::Unique, false, KeyMemory::unaccounted());
         assert_eq!(keys.arrive(Key::Int64(1), at(0), None), Arrival::First);
         assert_eq!(keys.arrive(Key::Int64(1), at(1), None), Arrival::Repeated);
         assert_eq!(keys.outcome(0, stored), Outcome::Refused);

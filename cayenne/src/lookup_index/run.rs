@@ -9,15 +9,18 @@
 //! trailer has a checksum of the directory. Whatever is read is checked: a damaged run is noticed, and never taken for one that
 //! has no such rows.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+mod reader;
+mod writer;
+
+use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryReservation;
-use xxhash_rust::xxh64::xxh64;
+
+use reader::{Directory, Reader};
+pub(crate) use writer::RunWriter;
 
 /// Begins and ends a run of this format.
 const MAGIC: &[u8; 8] = b"ANCHOIX1";
@@ -31,56 +34,6 @@ const TRAILER: usize = 8 + 8 + 8 + 8 + MAGIC.len();
 
 /// A row: the hash of its values, and its position.
 pub(crate) type Entry = (u64, u32);
-
-/// Writes segments one after the other.
-#[derive(Debug)]
-pub(crate) struct RunWriter<W> {
-    out: W,
-    directory: Vec<u8>,
-    segment: u32,
-    entries: u64,
-    bytes: u64,
-}
-
-impl<W: Write> RunWriter<W> {
-    pub(crate) fn new(mut out: W) -> io::Result<Self> {
-        out.write_all(MAGIC)?;
-        Ok(Self { out, directory: Vec::new(), segment: 0, entries: 0, bytes: MAGIC.len() as u64 })
-    }
-
-    /// Writes entries in any order, and leaves none.
-    pub(crate) fn segment(&mut self, entries: &mut Vec<Entry>) -> io::Result<()> {
-        entries.sort_unstable();
-        let mut block = Vec::with_capacity(BLOCK * ENTRY);
-        for chunk in entries.chunks(BLOCK) {
-            block.clear();
-            chunk.iter().for_each(|(hash, _)| block.extend(hash.to_le_bytes()));
-            chunk.iter().for_each(|(_, row)| block.extend(row.to_le_bytes()));
-            self.out.write_all(&block)?;
-            self.bytes += block.len() as u64;
-            for hash in [chunk[0].0, chunk[chunk.len() - 1].0, xxh64(&block, 0)] {
-                self.directory.extend(hash.to_le_bytes());
-            }
-            self.directory.extend((chunk.len() as u32).to_le_bytes());
-            self.directory.extend(self.segment.to_le_bytes());
-        }
-        self.entries += entries.len() as u64;
-        self.segment += 1;
-        entries.clear();
-        Ok(())
-    }
-
-    /// Ends the run, of a file with so many rows. Gives its length too.
-    pub(crate) fn finish(mut self, rows: u64) -> io::Result<(W, u64)> {
-        self.out.write_all(&self.directory)?;
-        let checksum = xxh64(&self.directory, rows ^ self.entries.rotate_left(32));
-        for number in [self.directory.len() as u64, self.entries, rows, checksum] {
-            self.out.write_all(&number.to_le_bytes())?;
-        }
-        self.out.write_all(MAGIC)?;
-        Ok((self.out, self.bytes + self.directory.len() as u64 + TRAILER as u64))
-    }
-}
 
 /// Where the bytes of a run are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,17 +64,6 @@ pub(crate) struct Run {
     memory: Option<MemoryReservation>,
 }
 
-#[derive(Debug, Default)]
-struct Directory {
-    segments: Vec<Vec<Block>>,
-}
-
-impl Directory {
-    fn memory(&self) -> usize {
-        self.segments.iter().map(Vec::len).sum::<usize>() * size_of::<Block>()
-    }
-}
-
 /// A directory that is kept, or one that is read for this time only.
 enum Kept<'a> {
     Always(&'a Directory),
@@ -135,15 +77,6 @@ impl Kept<'_> {
             Kept::Once(directory) => directory,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    first: u64,
-    last: u64,
-    checksum: u64,
-    offset: u64,
-    entries: usize,
 }
 
 impl Run {
@@ -224,124 +157,6 @@ impl Run {
         }
         Ok(())
     }
-}
-
-impl Block {
-    fn rows_of(&self, bytes: &[u8], hash: u64, found: &mut impl FnMut(u32)) {
-        let (hashes, rows) = bytes.split_at(self.entries * 8);
-        let hash_at = |index: usize| number::<8>(hashes, index * 8).map(u64::from_le_bytes);
-        let (mut low, mut high) = (0, self.entries);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if hash_at(middle).is_some_and(|found| found < hash) { low = middle + 1 } else { high = middle }
-        }
-        for index in (low..self.entries).take_while(|index| hash_at(*index) == Some(hash)) {
-            if let Some(row) = number::<4>(rows, index * 4) {
-                found(u32::from_le_bytes(row));
-            }
-        }
-    }
-}
-
-enum Reader<'a> {
-    File(File, u64),
-    Inline(&'a [u8]),
-}
-
-impl<'a> Reader<'a> {
-    fn open(place: &'a Place) -> io::Result<Self> {
-        match place {
-            Place::Inline(bytes) => Ok(Reader::Inline(bytes)),
-            Place::File { path, bytes, .. } => {
-                let file = File::open(path)?;
-                let length = file.metadata()?.len();
-                if length != *bytes {
-                    return Err(damaged(format!("it has {length} bytes instead of {bytes}")));
-                }
-                Ok(Reader::File(file, length))
-            }
-        }
-    }
-
-    fn length(&self) -> u64 {
-        match self {
-            Reader::File(_, length) => *length,
-            Reader::Inline(bytes) => bytes.len() as u64,
-        }
-    }
-
-    fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        match self {
-            Reader::File(file, _) => {
-                let mut bytes = vec![0; length];
-                file.read_exact_at(&mut bytes, offset)?;
-                Ok(bytes)
-            }
-            Reader::Inline(bytes) => {
-                let start = usize::try_from(offset).map_err(io::Error::other)?;
-                let end = start.saturating_add(length);
-                bytes.get(start..end).map(<[u8]>::to_vec).ok_or_else(|| damaged("it ends early".to_owned()))
-            }
-        }
-    }
-
-    fn directory(&self, rows: u64) -> io::Result<Directory> {
-        let least = (MAGIC.len() + TRAILER) as u64;
-        let Some(end) = self.length().checked_sub(TRAILER as u64).filter(|_| self.length() >= least) else {
-            return Err(damaged("it is too short".to_owned()));
-        };
-        let trailer = self.read(end, TRAILER)?;
-        let part = |index: usize| number::<8>(&trailer, index * 8).map_or(0, u64::from_le_bytes);
-        let (length, entries, counted, checksum) = (part(0), part(1), part(2), part(3));
-        if trailer[TRAILER - MAGIC.len()..] != *MAGIC {
-            return Err(damaged("it ends in something else".to_owned()));
-        }
-        if counted != rows {
-            return Err(damaged(format!("it is of a file with {counted} rows instead of {rows}")));
-        }
-        let begin = end.checked_sub(length).filter(|begin| *begin >= MAGIC.len() as u64);
-        let Some(begin) = begin else { return Err(damaged("its directory is longer than itself".to_owned())) };
-        let bytes = self.read(begin, usize::try_from(length).map_err(io::Error::other)?)?;
-        if xxh64(&bytes, rows ^ entries.rotate_left(32)) != checksum {
-            return Err(damaged("its directory differs from its checksum".to_owned()));
-        }
-        let mut segments: Vec<Vec<Block>> = Vec::new();
-        let mut current = None;
-        let mut offset = MAGIC.len() as u64;
-        for named in bytes.chunks_exact(NAMED) {
-            let long = |index: usize| number::<8>(named, index * 8).map_or(0, u64::from_le_bytes);
-            let short = |at: usize| number::<4>(named, at).map_or(0, u32::from_le_bytes) as usize;
-            let (entries, segment) = (short(24), short(28));
-            if current != Some(segment) {
-                current = Some(segment);
-                segments.push(Vec::new());
-            }
-            if let Some(blocks) = segments.last_mut() {
-                blocks.push(Block { first: long(0), last: long(1), checksum: long(2), offset, entries });
-            }
-            offset += (entries * ENTRY) as u64;
-        }
-        if offset != begin {
-            return Err(damaged("its blocks have another length".to_owned()));
-        }
-        Ok(Directory { segments })
-    }
-
-    fn block(&self, block: &Block) -> io::Result<Vec<u8>> {
-        let bytes = self.read(block.offset, block.entries * ENTRY)?;
-        if xxh64(&bytes, 0) != block.checksum {
-            return Err(damaged("a block differs from its checksum".to_owned()));
-        }
-        Ok(bytes)
-    }
-}
-
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
-}
-
-fn damaged(detail: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, detail)
 }
 
 #[cfg(test)]

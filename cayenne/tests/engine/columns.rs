@@ -8,10 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use cayenne::*;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{col, is_null};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -346,20 +350,28 @@ impl World {
         assert_eq!(crate::types::in_order(&schema, &all), right);
         let name = schema.field(self.below(schema.fields().len())).name().clone();
         same(&ours, &memory, &format!("SELECT min({name}), max({name}), count({name}), count(*) FROM t")).await;
-        same(&ours, &memory, &format!("SELECT id FROM t WHERE {name} IS NULL")).await;
+        let column = right.column_by_name(&name).unwrap();
+        let mut conditions: Vec<Arc<dyn PhysicalExpr>> = vec![is_null(col(&name, &schema).unwrap()).unwrap()];
         if right.num_rows() > 0 {
-            let column = right.column_by_name(&name).unwrap();
             let row = self.below(right.num_rows());
             if column.is_valid(row) {
+                let value = ScalarValue::try_from_array(column, row).unwrap();
+                let operators = [Operator::Eq, Operator::Lt, Operator::GtEq, Operator::NotEq];
+                conditions.extend(operators.map(|operator| comparison(&schema, &name, operator, value.clone())));
                 let value = arrow::util::display::array_value_to_string(column, row).unwrap();
-                for comparison in ["=", "<", ">=", "<>"] {
-                    let sql = format!(
-                        "SELECT id FROM t WHERE {name} {comparison} arrow_cast('{value}', '{}')",
-                        column.data_type()
-                    );
-                    same(&ours, &memory, &sql).await;
-                }
+                let operator = ["=", "<", ">=", "<>"][self.below(4)];
+                let typed = format!("arrow_cast('{value}', '{}')", column.data_type());
+                same(&ours, &memory, &format!("SELECT id FROM t WHERE {name} {operator} {typed}")).await;
             }
+        }
+        // Each condition by itself, without the work of planning a statement.
+        for condition in conditions {
+            let request = ScanRequest { predicates: vec![Arc::clone(&condition)], streams, ..ScanRequest::default() };
+            let mut found = first_column(&run(scan(&[partition.pin(None).unwrap()], &request).unwrap()).await);
+            found.sort_unstable();
+            let mask = condition.evaluate(&right).unwrap().into_array(right.num_rows()).unwrap();
+            let wanted = filter_record_batch(&right, mask.as_boolean()).unwrap();
+            assert_eq!(found, first_column(&[wanted]), "{condition}");
         }
     }
 }

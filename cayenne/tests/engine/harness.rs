@@ -1,7 +1,7 @@
 //! What the tests share: partitions in temporary directories and tables to compare with.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{BooleanArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::filter_record_batch;
@@ -10,9 +10,15 @@ use cayenne::{
     CayenneTable, Partition, PartitionIdentity, PartitionOptions, PinnedVersion, Replaced, ScanRequest, WriteMode,
     WriteOptions, scan,
 };
+use datafusion::common::ScalarValue;
 use datafusion::datasource::MemTable;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Literal, col};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 pub fn identity() -> PartitionIdentity {
@@ -55,9 +61,17 @@ pub async fn put(partition: &Partition, mode: WriteMode, batches: &[RecordBatch]
     version
 }
 
+/// What plans run in. Making a session for each takes longer than most of them.
+static TASK: LazyLock<Arc<TaskContext>> = LazyLock::new(Arc::default);
+
+/// A condition on a column.
+pub fn comparison(schema: &Schema, column: &str, operator: Operator, value: ScalarValue) -> Arc<dyn PhysicalExpr> {
+    Arc::new(BinaryExpr::new(col(column, schema).unwrap(), operator, Arc::new(Literal::new(value))))
+}
+
 pub async fn run(plan: Arc<dyn ExecutionPlan>) -> Vec<RecordBatch> {
     let schema = plan.schema();
-    let batches = collect(plan, SessionContext::new().task_ctx()).await.unwrap();
+    let batches = collect(plan, Arc::clone(&TASK)).await.unwrap();
     for batch in &batches {
         assert_eq!(batch.schema(), schema, "batches carry the plan's schema");
     }
@@ -142,6 +156,35 @@ pub async fn rewrite_all(partition: &Partition) -> cayenne::Result<Replaced> {
     let pin = partition.pin(None)?;
     let files: Vec<Uuid> = pin.data_files().iter().map(|file| file.id).collect();
     rewrite(partition, &pin, &files).await
+}
+
+/// A partition that nobody has open, from which runs of a test begin: copying it takes less than making it.
+pub struct Beginning(TempDir);
+
+impl Beginning {
+    /// Takes the partition that `make` makes in a directory.
+    pub async fn new(make: impl AsyncFnOnce(&Path) -> Partition) -> Self {
+        let home = TempDir::new().unwrap();
+        make(&home.path().join("p")).await.close();
+        Self(home)
+    }
+
+    /// Puts a copy into a directory that is not there yet.
+    pub fn copy(&self, to: &Path) {
+        copy_directory(&self.0.path().join("p"), to);
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_directory(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
 }
 
 pub fn data_files(dir: &Path) -> Vec<String> {

@@ -21,6 +21,7 @@ mod lookup_index;
 mod model;
 mod point_lookup;
 mod query;
+mod removal;
 mod replicas;
 mod resources;
 mod roundtrip;

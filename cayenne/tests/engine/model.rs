@@ -19,13 +19,12 @@ use cayenne::{
     CompactionOptions, CompactionResources, Error, Failpoints, InstallOptions, Outcome, Partition, PartitionManifest,
     PartitionOptions, PinnedVersion, Retention, ScanRequest, Step, WriteMode, WriteOptions, scan,
 };
-use datafusion::common::DFSchema;
-use datafusion::logical_expr::{col, lit};
-use datafusion::prelude::SessionContext;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::harness::{data_files, identity, rewrite, row_ids, run, stage_update};
+use crate::harness::{comparison, data_files, identity, rewrite, row_ids, run, stage_update};
 
 const RUNS: u64 = 100;
 const OPS_PER_RUN: usize = 16;
@@ -528,11 +527,8 @@ fn ids_of(batch: &RecordBatch) -> Vec<i64> {
 
 /// The rows, from an id on if one is given. NULL values come back as those that [`batch`] makes NULL.
 async fn read(pin: &PinnedVersion, streams: usize, from: Option<i64>) -> ReadRows {
-    let context = SessionContext::new();
-    let df_schema = DFSchema::try_from(schema()).unwrap();
-    let predicates =
-        from.map(|from| context.create_physical_expr(col("id").gt_eq(lit(from)), &df_schema).unwrap()).into_iter();
-    let request = ScanRequest { predicates: predicates.collect(), streams, ..ScanRequest::default() };
+    let from = from.map(|from| comparison(&schema(), "id", Operator::GtEq, ScalarValue::Int64(Some(from))));
+    let request = ScanRequest { predicates: from.into_iter().collect(), streams, ..ScanRequest::default() };
     let batches = run(scan(std::slice::from_ref(pin), &request).unwrap()).await;
     let all = concat_batches(&schema(), &batches).unwrap();
     let values = all.column(1).as_primitive::<Int64Type>();
@@ -543,8 +539,7 @@ async fn read(pin: &PinnedVersion, streams: usize, from: Option<i64>) -> ReadRow
 
 /// Ids of the rows with a value, found by the index where there is one.
 async fn find(pin: &PinnedVersion, value: i64) -> Vec<i64> {
-    let df_schema = DFSchema::try_from(schema()).unwrap();
-    let equal = SessionContext::new().create_physical_expr(col("value").eq(lit(value)), &df_schema).unwrap();
+    let equal = comparison(&schema(), "value", Operator::Eq, ScalarValue::Int64(Some(value)));
     let request = ScanRequest { predicates: vec![equal], ..ScanRequest::default() };
     let mut found: Vec<i64> =
         run(scan(std::slice::from_ref(pin), &request).unwrap()).await.iter().flat_map(ids_of).collect();

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use cayenne::*;
+use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+use datafusion::logical_expr::Operator;
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::harness::*;
-use crate::keyed::reopen;
+use crate::keyed::{by_id, counts, create_keyed, found, keyed_schema, reopen, row, rows, upsert};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_stop_at_the_high_water_mark_and_everything_else_goes_on() {
@@ -118,6 +120,51 @@ async fn indexes_are_accounted_in_the_pool() {
     assert!(held > 0);
     assert_eq!(pool.reserved(), held);
     drop((ours, memory, partition));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_accounted_in_their_pool_and_stay_within_it() {
+    const MANY: i64 = 60_000;
+    let home = TempDir::new().unwrap();
+    for (at, (bytes, exact)) in [(64 << 20, true), (512 << 10, false)].into_iter().enumerate() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let options = PartitionOptions { key_pool: Some(Arc::clone(&pool)), ..PartitionOptions::default() };
+        let partition = create_keyed(&home.path().join(format!("p{at}")), by_id(), options);
+        let batch = |ids: std::ops::Range<i64>, value| rows(&ids.map(|id| row(id, value)).collect::<Vec<_>>());
+        // More keys than the small pool has room for, and a few that are there already.
+        assert_eq!(upsert(&partition, &[batch(0..MANY, 1)]).await, counts(MANY as u64, 0, 0, 0));
+        assert_eq!(upsert(&partition, &[batch(MANY - 10..MANY + 10, 2)]).await, counts(10, 10, 0, 0));
+        assert!((1..=bytes).contains(&pool.reserved()), "{} of {bytes}", pool.reserved());
+        let two = [(7, "EU"), (MANY - 1, "EU")];
+        let values: Vec<i64> = found(&partition, &two).await.iter().map(|row| row.value).collect();
+        assert_eq!(values, [1, 2]);
+        let plan = scan(&[partition.pin(None).unwrap()], &key_equals(7)).unwrap();
+        let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+        assert_eq!(shown.contains("key_lookup=exact"), exact, "{shown}");
+        assert_eq!(partition.summary().rows, MANY as u64 + 10);
+        // Somebody else has taken everything: small writes find their way all the same.
+        let all = MemoryConsumer::new("somebody else").register(&pool);
+        all.grow(bytes);
+        assert_eq!(upsert(&partition, &[batch(0..20, 3)]).await, counts(0, 20, 0, 0));
+        assert_eq!(upsert(&partition, &[batch(0..5_000, 4)]).await, counts(0, 5_000, 0, 0));
+        drop(all);
+        assert_eq!(partition.summary().rows, MANY as u64 + 10);
+        partition.close();
+        drop((plan, partition));
+        // Work in the background may hold it for a moment.
+        for _ in 0..500 {
+            if pool.reserved() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        assert_eq!(pool.reserved(), 0);
+    }
+}
+
+/// Rows with one key.
+fn key_equals(id: i64) -> ScanRequest {
+    let equal = comparison(&keyed_schema(), "id", Operator::Eq, ScalarValue::Int64(Some(id)));
+    ScanRequest { predicates: vec![equal], ..ScanRequest::default() }
 }
 
 /// A file system of a few megabytes, which only root can make.

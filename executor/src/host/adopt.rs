@@ -1,10 +1,6 @@
 //! Partitions that come from another executor, or go to one: what is to be copied, how a copy takes its place, and what is
 //! kept of a partition that was handed over.
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ancho_common::error::{Error, Result};
 use tracing::info;
@@ -78,7 +74,8 @@ impl PartitionHost {
         let aside = self.aside.join(format!("{id}-{}", Uuid::new_v4()));
         let version = copy.version;
         let opened = tokio::task::spawn_blocking(move || {
-            clear_the_way(&dir, &aside)?;
+            // What lay in the place before goes.
+            cayenne::remove_partition(&dir, &aside).map_err(|e| Error::internal(format!("clearing the way: {e}")))?;
             put_in_place(&copy.dir, &dir)
                 .map_err(|e| Error::internal(format!("moving {} to {}: {e}", copy.dir.display(), dir.display())))?;
             Ok::<_, Error>(open::open_one(id, &dir, options))
@@ -102,14 +99,4 @@ impl PartitionHost {
         self.leave_alone(&partition).await;
         Ok(())
     }
-}
-
-/// What lay in the place before goes.
-fn clear_the_way(dir: &Path, aside: &Path) -> Result<()> {
-    if !dir.exists() {
-        return Ok(());
-    }
-    // Renamed first: a crash in the middle must not leave half a partition under its name.
-    fs::rename(dir, aside).map_err(|e| Error::internal(format!("moving {}: {e}", dir.display())))?;
-    fs::remove_dir_all(aside).map_err(|e| Error::internal(format!("removing {}: {e}", aside.display())))
 }

@@ -1,6 +1,6 @@
 //! Columns of a partition next to those of its table, and changes that bring them there.
-use ancho_common::alter::ColumnChange;
-use arrow::datatypes::SchemaRef;
+use ancho_common::alter::{ColumnChange, added_field};
+use arrow::datatypes::{Field, SchemaRef};
 use cayenne::{Partition, SchemaChange};
 
 use super::Assignment;
@@ -17,14 +17,21 @@ fn same(stored: &SchemaRef, assigned: &SchemaRef) -> bool {
         })
 }
 
-/// A change as the storage engine takes it.
-pub(super) fn schema_change(change: &ColumnChange) -> SchemaChange {
+/// A change as the storage engine takes it, of a partition with these columns.
+pub(crate) fn schema_change(schema: &SchemaRef, change: &ColumnChange) -> SchemaChange {
+    let added = |column: &Field| {
+        let before = schema.field_with_name(column.name()).ok()?;
+        let (path, field) = added_field(before.data_type(), column.data_type())?;
+        let parent = [column.name().clone()].into_iter().chain(path).collect();
+        Some(SchemaChange::Add { parent, field, default: None })
+    };
     match change {
         ColumnChange::Add { column } => SchemaChange::Add { parent: Vec::new(), field: column.clone(), default: None },
         ColumnChange::Drop { name } => SchemaChange::Drop { path: vec![name.clone()] },
         ColumnChange::Rename { name, to } => SchemaChange::Rename { path: vec![name.clone()], to: to.clone() },
-        ColumnChange::Widen { column } => {
-            SchemaChange::Widen { path: vec![column.name().clone()], to: column.data_type().clone() }
-        }
+        ColumnChange::Widen { column } => added(column).unwrap_or_else(|| SchemaChange::Widen {
+            path: vec![column.name().clone()],
+            to: column.data_type().clone(),
+        }),
     }
 }

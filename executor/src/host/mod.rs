@@ -20,7 +20,7 @@
 //! * `sweep` – what is left behind goes: unassigned partitions, superseded versions
 mod adopt;
 pub mod assignment;
-mod columns;
+pub(crate) mod columns;
 mod open;
 mod publish;
 mod reconcile;

@@ -136,7 +136,7 @@ pub(super) async fn durable(newest: Published) -> Result<()> {
 async fn alter(partition: &Partition, write: WriteId, change: &ColumnChange) -> cayenne::Result<()> {
     // The order of rows comes with the parameters, after all changes. A former one must not stand in the way.
     partition.tune(Tuning { row_order: RowOrder::Arrival, ..partition.tuning().as_ref().clone() })?;
-    partition.alter(write.0, schema_change(change)).await
+    partition.alter(write.0, schema_change(&partition.schema(), change)).await
 }
 
 /// Drops the staged writes that no commit can name any more. To be called with the slot's work lock held and only when

@@ -1,13 +1,13 @@
 //! What is left behind goes: directories of partitions that nobody assigns any more, and versions that nobody reads.
-use std::{fs, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use ancho_common::error::ErrorKind;
-use cayenne::Partition;
+use cayenne::{Partition, remove_partition};
 use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
-    PartitionHost,
+    PartitionHost, open,
     slot::{Slot, Store},
 };
 
@@ -71,16 +71,14 @@ impl PartitionHost {
         slot.set_store(Store::Missing);
         let openable = matches!(former, Store::Open(_));
         drop(former);
-        let removal = tokio::task::spawn_blocking(move || -> Result<bool, String> {
+        let id = slot.id;
+        let removal = tokio::task::spawn_blocking(move || -> Result<bool, (cayenne::Error, Store)> {
             // Only when the last reader is gone can the directory be opened anew.
-            if openable && matches!(Partition::open(&dir, options), Err(cayenne::Error::InUse { .. })) {
+            if openable && matches!(Partition::open(&dir, options.clone()), Err(cayenne::Error::InUse { .. })) {
                 return Ok(false);
             }
-            if dir.exists() {
-                // Renamed first: a crash in the middle must not leave half a partition under its name.
-                fs::rename(&dir, &aside).map_err(|e| format!("moving {}: {e}", dir.display()))?;
-                fs::remove_dir_all(&aside).map_err(|e| format!("removing {}: {e}", aside.display()))?;
-            }
+            // What stays is known as what it is, for the case that it is assigned again.
+            remove_partition(&dir, &aside).map_err(|error| (error, open::open_one(id, &dir, options)))?;
             Ok(true)
         });
         match removal.await {
@@ -89,7 +87,10 @@ impl PartitionHost {
                 info!(partition = %slot.id, "removed a partition that is not assigned here any more");
             }
             Ok(Ok(false)) => {}
-            Ok(Err(error)) => warn!(partition = %slot.id, %error, "cannot remove a partition"),
+            Ok(Err((error, store))) => {
+                slot.set_store(store);
+                warn!(partition = %slot.id, %error, "cannot remove a partition");
+            }
             Err(error) => warn!(partition = %slot.id, %error, "cannot remove a partition"),
         }
     }

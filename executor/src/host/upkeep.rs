@@ -99,6 +99,11 @@ impl PartitionHost {
             .sum()
     }
 
+    /// Bytes of primary keys in memory: of their indexes, and of writes under way.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.options.partitions.key_pool.as_ref().map_or(0, |pool| pool.reserved())
+    }
+
     /// Ends compaction: passes under way are broken off, and leave nothing behind.
     pub async fn stop_compaction(&self) {
         let Some(runner) = self.compaction.write().take() else { return };

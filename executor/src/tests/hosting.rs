@@ -154,6 +154,37 @@ async fn an_unassigned_partition_goes_when_nobody_reads_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_the_partitions_own_is_not_removed_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.assign(1, vec![assignment(1, 1, 0, &[]), assignment(2, 1, 0, &[])]).await;
+    let write = sealed(&node, 0..10).await;
+    node.publish(write, &[(1, 1, 1)]).await.unwrap();
+    // Somebody keeps another partition in its directory.
+    let (place, inside) = (dir.path().join("partitions/1"), dir.path().join("partitions/1/kept"));
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(inside.join("partition.db"), b"rows of somebody").unwrap();
+    node.assign(2, vec![]).await;
+    eventually("removal of the other one", || {
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(node.host.sweep()));
+        !dir.path().join("partitions/2").exists()
+    })
+    .await;
+    assert!(inside.join("partition.db").exists());
+    // It is there as ever if it is assigned again.
+    node.assign(3, vec![assignment(1, 2, 1, &[(1, write)])]).await;
+    assert_eq!(node.keys(&[(1, 2, 1, None)]).await.unwrap(), (0..10).collect::<Vec<i64>>());
+    node.assign(4, vec![]).await;
+    std::fs::rename(&inside, dir.path().join("kept")).unwrap();
+    eventually("removal", || {
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(node.host.sweep()));
+        !place.exists()
+    })
+    .await;
+    assert!(dir.path().join("kept/partition.db").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn scans_filter_by_columns_of_the_table_and_keep_streams_apart() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path()).await;
