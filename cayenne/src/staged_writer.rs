@@ -353,6 +353,9 @@ impl Partition {
         if let Some(mut write) = KeyedWrite::of(staged) {
             let effects = resolve(keyed, &pin, &mut write, &guard).await?;
             if let Some(key) = effects.refused {
+                // The row with the key may be the one that is updated, moved to another file by a rewriting, which makes no version.
+                let lost = self.inner.state.lock().check_deletes(&staged.deletes, &staged.files);
+                lost.map_err(|detail| self.inner.conflict(write_id, staged.base_version, detail))?;
                 // It may have been added since the version that the write was made from: then nobody is at fault.
                 return Err(if staged.base_version < pin.version() {
                     self.inner.conflict(write_id, staged.base_version, key_is_there(&key))

@@ -279,6 +279,16 @@ async fn an_update_never_replaces_another_row() {
             Err(error @ Error::WriteConflict { .. }) => assert!(error.is_retryable(), "{what}: {error}"),
             other => panic!("{what}: {other:?}"),
         }
+        // The row has been moved to another file: a conflict too, although there is no other version.
+        let old = partition.pin(None).unwrap();
+        let version = partition.version();
+        rewrite_all(&partition).await.unwrap();
+        assert_eq!(partition.version(), version, "{what}");
+        match stage_key_update_at(&partition, &old, |old| old.id == 2, |old| Row { value: 9, ..old }).await {
+            Err(error @ Error::WriteConflict { .. }) => assert!(error.is_retryable(), "{what}: {error}"),
+            other => panic!("{what}: {other:?}"),
+        }
+        drop(old);
         // Somebody changes other rows: none.
         let update = stage_key_update(&partition, |old| old.id == 2, |old| Row { value: 8, ..old }).await.unwrap();
         upsert(&partition, &[rows(&[row(3, 300)])]).await;
