@@ -28,8 +28,11 @@ use tokio::time::{sleep, timeout};
 const ACCOUNTS: u64 = 12;
 const BALANCE: i64 = 1000;
 const CLIENTS: usize = 16;
-/// How long the clients work, unless said otherwise.
+/// How long the clients work at least, unless said otherwise.
 const SECONDS: u64 = 20;
+/// A busy machine needs more time until this much has happened, and gets up to as many seconds.
+const ENOUGH: u64 = 40;
+const MOST_SECONDS: u64 = 180;
 /// Longest time for one call.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 
@@ -38,6 +41,8 @@ struct Load {
     clients: Vec<Client>,
     start: Instant,
     numbers: AtomicU64,
+    /// Transactions that were applied.
+    applied: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -86,7 +91,9 @@ async fn work(load: Arc<Load>, client: usize) -> anyhow::Result<Vec<Transaction>
         let through = &load.clients[turn % load.clients.len()];
         transaction.outcome = transfer(through, &mut transaction).await?;
         transaction.ended = load.now();
-        if transaction.outcome != Outcome::Applied {
+        if transaction.outcome == Outcome::Applied {
+            load.applied.fetch_add(1, Ordering::Relaxed);
+        } else {
             sleep(Duration::from_millis(20)).await;
         }
         history.push(transaction);
@@ -152,10 +159,16 @@ fn request(number: u64) -> String {
     format!("transfer-{number}")
 }
 
-/// Kills executors and leaders in turn.
-async fn trouble(cluster: &mut Processes, end: Instant) -> anyhow::Result<usize> {
+/// Kills executors and leaders in turn until the time is over and enough has happened.
+async fn trouble(cluster: &mut Processes, load: &Load, time: Duration) -> anyhow::Result<usize> {
     let mut kills = 0;
-    while Instant::now() < end {
+    let most = time.max(Duration::from_secs(MOST_SECONDS));
+    let goes_on = |kills: usize| {
+        let passed = load.start.elapsed();
+        let enough = kills >= 3 && load.applied.load(Ordering::Relaxed) >= ENOUGH;
+        passed < time || (!enough && passed < most)
+    };
+    while goes_on(kills) {
         sleep(Duration::from_millis(1500)).await;
         if kills % 3 == 2 {
             let leader = cluster.wait_leader(Duration::from_secs(30)).await?;
@@ -201,10 +214,11 @@ fn histories_are_snapshot_isolated() {
             clients: clients.clone(),
             start,
             numbers: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
         let workers: Vec<_> = (0..CLIENTS).map(|n| tokio::spawn(work(Arc::clone(&load), n))).collect();
-        let kills = trouble(&mut cluster, start + Duration::from_secs(seconds)).await;
+        let kills = trouble(&mut cluster, &load, Duration::from_secs(seconds)).await;
         load.stop.store(true, Ordering::Relaxed);
         let histories = try_join_all(workers).await?;
         let kills = kills?;
