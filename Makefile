@@ -2,7 +2,8 @@
 #
 #   make demo     build, then show a cluster that answers the 22 queries of TPC-H   (DEMO_ARGS="--executors 4")
 #   make test     all tests
-#   make nightly  random histories of the storage engine, 2,000 and more of each kind   (RUNS=2000)
+#   make nightly  random histories of the storage engine, 2,000 and more of each kind   (RUNS=2000),
+#                 and all of the SQL corpus on all topologies
 #   make release  the optimised binary, $(CARGO_TARGET_DIR)/release/ancho (long: 40 minutes on 2 cores, cold)
 #   make bench    TPC-H measured with it against DuckDB and DataFusion              (SCALE=1 EXECUTORS=2)
 #   make check    what a change must pass: format, lints
@@ -52,11 +53,12 @@ test: build
 	  cargo test --locked --workspace --lib --bins --tests --profile $(PROFILE) $(TEST_ARGS); \
 	fi
 
-# The same tests as in `make test`, of more seeds; each failure prints how to repeat it. Hours on 2 cores.
-nightly: setup
+# The same tests as in `make test`, of more seeds and on more topologies; each failure prints how to repeat it. Hours on 2 cores.
+nightly: build
 	CAYENNE_MODEL_RUNS=$(RUNS) CAYENNE_COLUMNS_RUNS=$(RUNS) CAYENNE_TYPES_RUNS=$(RUNS) \
 	  cargo test --locked -p cayenne --test engine --profile $(PROFILE) -- --nocapture \
 	  model:: keyed_model:: columns:: transactions::random_histories lookup_index::random_histories types::
+	ANCHO_GATE=full cargo test --locked -p ancho-integration --test suite --profile $(PROFILE) -- --nocapture differential::
 
 release: setup
 	@echo "An optimised build: about 40 minutes on 2 cores when nothing is built yet."
