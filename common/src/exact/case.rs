@@ -11,11 +11,11 @@ use datafusion::{
     },
     config::ConfigOptions,
     error::Result,
-    logical_expr::{
-        Case, Expr, ExprSchemable, LogicalPlan, Operator, expr_rewriter::NamePreserver, lit, utils::merge_schema,
-    },
+    logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Operator, lit},
     optimizer::AnalyzerRule,
 };
+
+use super::expressions::{changed, columns_of};
 
 /// The rule. It runs after types are known.
 #[derive(Debug)]
@@ -35,16 +35,8 @@ impl AnalyzerRule for BranchesOfCase {
 }
 
 fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-    }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|e| Ok(chosen_as_number(e, &schema)))?;
-        Ok(if rewritten.transformed { rewritten.update_data(|e| name.restore(e)) } else { rewritten })
-    })
+    let schema = columns_of(&plan)?;
+    changed(plan, |e| chosen_as_number(e, &schema))
 }
 
 fn chosen_as_number(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {

@@ -12,12 +12,11 @@ use datafusion::{
     },
     config::ConfigOptions,
     error::Result,
-    logical_expr::{
-        Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, expr_rewriter::NamePreserver,
-        utils::merge_schema,
-    },
+    logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, utils::merge_schema},
     optimizer::AnalyzerRule,
 };
+
+use super::expressions::changed;
 
 /// Functions whose value is one of their arguments.
 const CHOICES: &[&str] = &["coalesce", "greatest", "ifnull", "least", "make_array", "nullif", "nvl", "nvl2"];
@@ -42,12 +41,7 @@ impl AnalyzerRule for FloatsPrevail {
 
 fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|e| Ok(with_doubles(e, &schema)))?;
-        Ok(if rewritten.transformed { rewritten.update_data(|e| name.restore(e)) } else { rewritten })
-    })?;
+    let rewritten = changed(plan, |e| with_doubles(e, &schema))?;
     // Types below may have changed, too.
     rewritten.map_data(LogicalPlan::recompute_schema)
 }

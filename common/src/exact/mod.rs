@@ -16,6 +16,7 @@
 //! * [`year_bounds`] keeps comparisons of years right beyond a type's range.
 //! * [`literals`] decides which numbers of a statement are decimals.
 pub mod case;
+mod expressions;
 pub mod floats;
 pub mod interval_length;
 pub mod literals;

@@ -7,14 +7,14 @@ use datafusion::{
     },
     config::ConfigOptions,
     error::Result,
-    logical_expr::{
-        BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, expr::ScalarFunction, expr_rewriter::NamePreserver,
-        utils::merge_schema,
-    },
+    logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, expr::ScalarFunction},
     optimizer::AnalyzerRule,
 };
 
-use super::operators::{Operation, function};
+use super::{
+    expressions::{changed, columns_of},
+    operators::{Operation, function},
+};
 
 /// The rule. It runs after the types of operands have been made equal.
 #[derive(Debug)]
@@ -31,16 +31,8 @@ impl AnalyzerRule for ExactArithmetic {
 }
 
 fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-    }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|e| Ok(checked(e, &schema)))?;
-        Ok(if rewritten.transformed { rewritten.update_data(|e| name.restore(e)) } else { rewritten })
-    })
+    let schema = columns_of(&plan)?;
+    changed(plan, |e| checked(e, &schema))
 }
 
 /// The expression with its topmost operator checked.

@@ -234,7 +234,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::*;
-    use crate::partition::{PartitionSpec, functions};
+    use crate::partition::{PartitionSpec, functions, spec::simplified};
 
     fn rows() -> RecordBatch {
         let schema = Arc::new(Schema::new(vec![
@@ -309,7 +309,7 @@ mod tests {
             for (filter, _) in filters {
                 let expr = context.parse_sql_expr(filter, &df_schema).unwrap();
                 let physical = context.create_physical_expr(expr.clone(), &df_schema).unwrap();
-                let coerced = coerce(&context, &df_schema, expr);
+                let coerced = simplified(expr, &df_schema).unwrap();
                 let keep = partitioner.may_match(&[coerced], &keys).unwrap();
                 for ((key, part), kept) in parts.iter().zip(&keep) {
                     let mask = physical.evaluate(part).unwrap().into_array(part.num_rows()).unwrap();
@@ -320,15 +320,5 @@ mod tests {
             }
         }
         assert!(pruned > 300, "pruning does something ({pruned})");
-    }
-
-    fn coerce(context: &SessionContext, schema: &DFSchema, expr: Expr) -> Expr {
-        use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-        let info = datafusion::logical_expr::simplify::SimplifyContext::builder()
-            .with_schema(Arc::new(schema.clone()))
-            .build();
-        let simplifier = ExprSimplifier::new(info);
-        let _ = context;
-        simplifier.coerce(expr, schema).and_then(|e| simplifier.simplify(e)).unwrap()
     }
 }

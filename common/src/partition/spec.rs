@@ -226,10 +226,7 @@ impl PartitionExpr {
             _ => None,
         };
         // Some functions, such as `coalesce`, exist for the planner only, which writes them as CASE.
-        let simplify = SimplifyContext::builder().with_schema(Arc::new(df_schema.clone())).build();
-        let simplifier = ExprSimplifier::new(simplify);
-        let expr = simplifier.simplify(simplifier.coerce(expr, df_schema)?)?;
-        let physical = context.create_physical_expr(expr, df_schema)?;
+        let physical = context.create_physical_expr(simplified(expr, df_schema)?, df_schema)?;
         let data_type = physical.data_type(schema)?;
         if !key::is_key_type(&data_type) {
             let advice = match (expr_column, data_type.is_floating()) {
@@ -252,6 +249,13 @@ impl PartitionExpr {
         let value = self.physical.evaluate(batch).and_then(|v| v.into_array(batch.num_rows()));
         value.map_err(|e| Error::from(e).context(&format!("partition expression `{}`", self.sql)))
     }
+}
+
+/// The expression with equal types where they meet, as the planner would simplify it.
+pub(super) fn simplified(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
+    let simplifier = ExprSimplifier::new(context);
+    Ok(simplifier.simplify(simplifier.coerce(expr, schema)?)?)
 }
 
 fn check_deterministic(expr: &Expr) -> Result<()> {

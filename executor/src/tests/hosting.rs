@@ -129,6 +129,15 @@ async fn lost_and_damaged_partitions_are_not_served_and_not_replaced() {
     assert_eq!(ahead.kind, ErrorKind::Corrupt, "{ahead}");
 }
 
+/// Waits until sweeping has removed the directory of a partition.
+async fn swept_away(node: &Node, place: &Path) {
+    eventually(&format!("removal of {}", place.display()), || {
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(node.host.sweep()));
+        !place.exists()
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unassigned_partition_goes_when_nobody_reads_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,12 +152,7 @@ async fn an_unassigned_partition_goes_when_nobody_reads_it() {
     node.host.sweep().await;
     assert!(dir.path().join("partitions/1").exists(), "a reader has it pinned");
     assert_eq!(collect(plan).await.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
-    eventually("removal", || {
-        let (host, dir) = (Arc::clone(&node.host), dir.path().join("partitions/1"));
-        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(host.sweep()));
-        !dir.exists()
-    })
-    .await;
+    swept_away(&node, &dir.path().join("partitions/1")).await;
     assert!(dir.path().join("partitions/2").exists(), "assigned, though with a message that cannot be used");
     assert_eq!(std::fs::read_dir(dir.path().join("aside")).unwrap().count(), 0);
 }
@@ -165,22 +169,14 @@ async fn what_is_not_the_partitions_own_is_not_removed_with_it() {
     std::fs::create_dir(&inside).unwrap();
     std::fs::write(inside.join("partition.db"), b"rows of somebody").unwrap();
     node.assign(2, vec![]).await;
-    eventually("removal of the other one", || {
-        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(node.host.sweep()));
-        !dir.path().join("partitions/2").exists()
-    })
-    .await;
+    swept_away(&node, &dir.path().join("partitions/2")).await;
     assert!(inside.join("partition.db").exists());
     // It is there as ever if it is assigned again.
     node.assign(3, vec![assignment(1, 2, 1, &[(1, write)])]).await;
     assert_eq!(node.keys(&[(1, 2, 1, None)]).await.unwrap(), (0..10).collect::<Vec<i64>>());
     node.assign(4, vec![]).await;
     std::fs::rename(&inside, dir.path().join("kept")).unwrap();
-    eventually("removal", || {
-        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(node.host.sweep()));
-        !place.exists()
-    })
-    .await;
+    swept_away(&node, &place).await;
     assert!(dir.path().join("kept/partition.db").exists());
 }
 

@@ -181,7 +181,6 @@ async fn rows_on_their_way_to_a_partition_that_is_made_anew_are_to_be_sent_again
     node.discard(sealed).await.unwrap();
 }
 
-/// What schedulers agree on is what the engine can do.
 /// Structs of one field and of one more.
 fn single() -> DataType {
     DataType::Struct(vec![Field::new("a", DataType::Int8, true)].into())
@@ -191,6 +190,7 @@ fn pair() -> DataType {
     DataType::Struct(vec![Field::new("a", DataType::Int8, true), Field::new("b", DataType::Utf8, true)].into())
 }
 
+/// What schedulers agree on is what the engine can do.
 #[test]
 fn both_sides_allow_the_same_changes_and_layouts() {
     let mut types = vec![

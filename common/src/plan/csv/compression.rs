@@ -3,7 +3,6 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 use datafusion::{
-    common::parsers::CompressionTypeVariant,
     datasource::file_format::file_compression_type::FileCompressionType,
     error::{DataFusionError, Result},
 };
@@ -22,11 +21,10 @@ pub const OTHERS: &[&str] = &[".bz2", ".xz", ".zst", ".zip", ".lz4", ".snappy", 
 /// # Errors
 /// In the stream: bytes that are no gzip.
 pub fn content<'a>(name: &str, bytes: BoxStream<'a, Result<Bytes>>) -> Result<BoxStream<'a, Result<Bytes>>> {
-    let variant = match is_gzip(name) {
-        true => CompressionTypeVariant::GZIP,
-        false => CompressionTypeVariant::UNCOMPRESSED,
-    };
-    let content = FileCompressionType::from(variant).convert_stream(bytes)?;
+    if !is_gzip(name) {
+        return Ok(bytes);
+    }
+    let content = FileCompressionType::GZIP.convert_stream(bytes)?;
     Ok(content.map_err(spoiled).boxed())
 }
 
